@@ -1,0 +1,255 @@
+"""RunConfig: the one typed object a recipe becomes. Strict, frozen, and free of torch.
+
+A recipe is YAML whose sections are the classes below; a doc line under a field is its description in the JSON schema.
+Loading (file:line in errors, nearest names, overrides) is in `recipe_file.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from .positional import Method, parse_method
+
+
+class Section(BaseModel):
+    """A frozen record that refuses unknown keys; field docstrings become schema descriptions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FreshModel(Section):
+    """The shape of a small LLaMA that starts from random weights (used by `tiny-base.yaml`)."""
+
+    vocab_size: PositiveInt
+    hidden_size: PositiveInt
+    intermediate_size: PositiveInt
+    num_layers: PositiveInt
+    num_heads: PositiveInt
+    num_kv_heads: PositiveInt
+    rope_theta: PositiveFloat = 10000.0
+    tie_embeddings: bool = True
+
+
+class ModelSection(Section):
+    """Which model is extended, or begun."""
+
+    base: str | None = None
+    """Folder or hub id of the pretrained model."""
+    fresh: FreshModel | None = None
+    """Start a small LLaMA from random weights instead; its tokenizer is trained on the run's own sources."""
+    revision: str | None = None
+    """Hub commit, tag or branch of `base`."""
+    tokenizer: str | None = None
+    """Folder or hub id of the tokenizer; the base's own when absent."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the weights in training (bfloat16 keeps a float32 master copy) and in the export."""
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model. Off unless you say so here."""
+
+    @model_validator(mode="after")
+    def _one_start(self) -> ModelSection:
+        if (self.base is None) == (self.fresh is None):
+            raise ValueError("set exactly one of `base` (a folder or hub id) and `fresh` (a new small model)")
+        return self
+
+
+class RopeSection(Section):
+    """How far the context is lengthened, and by which rule."""
+
+    method: str = "none"
+    """`name:factor[,key=value...]`, as everywhere on the command line. A factor left out is target / original."""
+    original_window: PositiveInt
+    """L: tokens the model was pretrained at. Checked against the model's own config when it is loaded."""
+    target_window: PositiveInt
+    """L': tokens the extended model shall read. At least L."""
+
+
+class FullFinetune(Section):
+    kind: Literal["full"] = "full"
+
+
+class LoraFinetune(Section):
+    """LoRA with trainable embeddings and norms, which long-context tuning needs (LongLoRA, arXiv:2309.12307)."""
+
+    kind: Literal["lora"]
+    rank: PositiveInt = 8
+    alpha: PositiveFloat = 16
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
+    train_embeddings: bool = True
+    train_norms: bool = True
+
+
+Finetune = Annotated[FullFinetune | LoraFinetune, Field(discriminator="kind")]
+
+
+class Source(Section):
+    """One collection of documents."""
+
+    kind: Literal["builtin", "text", "jsonl", "parquet", "dataset"]
+    name: str
+    """builtin: its name (`ropewalk sources` lists them). Otherwise a path, a glob or a `datasets` name or folder."""
+    field: str = "text"
+    """Column that holds the text (jsonl, parquet, dataset)."""
+    subset: str | None = None
+    """Configuration name of a `datasets` data set."""
+    split: str = "train"
+    weight: PositiveFloat = 1.0
+    """Share of the text rows, relative to the other sources."""
+    documents: tuple[str, ...] | None = None
+    """Keep only documents with these names (globs allowed)."""
+    min_chars: PositiveInt = 1
+    """Shorter documents are left out, and counted in the manifest."""
+    max_chars: PositiveInt | None = None
+    """Longer documents are left out, and counted in the manifest."""
+    use: Literal["split", "train", "held-out"] = "split"
+    """split: part of the documents is held out by `data.held_out`; else all of them go to one side."""
+
+
+class RowPlan(Section):
+    """One kind of training rows: how long they are, which positions they carry, what they hold."""
+
+    tokens: PositiveInt
+    """Physical length of a row."""
+    positions: Literal["dense", "skip-wise"] = "dense"
+    """dense: 0..tokens-1. skip-wise: two chunks with a random jump, reaching the whole target window (PoSE, arXiv:2309.10400)."""
+    ends: Share = 0.25
+    """Skip-wise only: share of the rows whose jump is the largest possible, so that the far end gets its share."""
+    weight: PositiveFloat = 1.0
+    """Share of the micro batches, relative to the other row plans."""
+    first_step: int = Field(default=0, ge=0)
+    last_step: PositiveInt | None = None
+    """Steps (last one excluded) in which this plan takes part; the whole run when absent."""
+    text: Share = 1.0
+    """Share of rows that are windows of the sources' documents."""
+    passkey: Share = 0.0
+    """Share of rows that are passkey prompts with their answer."""
+    repeat: Share = 0.0
+    """Share of rows in which a random segment of text comes twice (copying, or induction, rows)."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> RowPlan:
+        if abs(self.text + self.passkey + self.repeat - 1) > 1e-6:
+            raise ValueError(f"text + passkey + repeat = {self.text + self.passkey + self.repeat:g}; the shares must add up to 1")
+        if self.last_step is not None and self.last_step <= self.first_step:
+            raise ValueError(f"last_step {self.last_step} is not after first_step {self.first_step}")
+        return self
+
+
+class DataSection(Section):
+    sources: tuple[Source, ...] = Field(min_length=1)
+    rows: tuple[RowPlan, ...] = Field(min_length=1)
+    held_out: Share = 0.05
+    """Share of the documents (chosen by a hash of each name) kept for evaluation only."""
+    passkey_digits: PositiveInt = 5
+    num_proc: PositiveInt | None = None
+    """Processes that tokenise; all cores when absent."""
+
+
+class TrainSection(Section):
+    steps: PositiveInt
+    tokens_per_step: PositiveInt
+    """Tokens of one optimizer step over all ranks."""
+    micro_batch_tokens: PositiveInt
+    """Tokens one rank puts through the model at once; accumulation follows from it."""
+    lr: PositiveFloat
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Shape after the warm-up; linear and cosine end at `min_lr_ratio`."""
+    warmup_steps: int = Field(default=20, ge=0)
+    min_lr_ratio: Share = 0.0
+    beta1: Share = 0.9
+    beta2: Share = 0.95
+    eps: PositiveFloat = 1e-8
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: PositiveFloat | None = 1.0
+    """Largest global gradient norm; null switches clipping off."""
+    activation_checkpointing: bool = False
+    loss_chunk_tokens: PositiveInt = 2048
+    """The head and the loss see this many tokens at once, so no T x V tensor is made."""
+
+
+class ParallelSection(Section):
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    offload_optimizer: bool = False
+    offload_parameters: bool = False
+    """ZeRO 3 only."""
+
+    @model_validator(mode="after")
+    def _offload(self) -> ParallelSection:
+        if self.offload_parameters and self.zero_stage != 3:
+            raise ValueError(f"offload_parameters needs zero_stage 3, found {self.zero_stage}")
+        if self.offload_optimizer and self.zero_stage == 0:
+            raise ValueError("offload_optimizer needs zero_stage 1, 2 or 3, found 0")
+        return self
+
+
+class CheckpointSection(Section):
+    every_steps: PositiveInt = 100
+    keep: int = Field(default=2, ge=2)
+    """Complete checkpoints kept; at least two, so that a corrupt one has a predecessor."""
+    export_steps: tuple[PositiveInt, ...] = ()
+    """Besides the end: also export after these steps, to `exports/step_000050`."""
+
+
+class LogSection(Section):
+    to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    """Besides metrics.jsonl, which is always written."""
+    project: str = "ropewalk"
+
+
+class PerplexityTask(Section):
+    lengths: tuple[PositiveInt, ...] = Field(min_length=1)
+    """Window lengths; the same target tokens are scored at each."""
+    stride: PositiveInt = 256
+    """The last `stride` tokens of each window are scored (Press et al.)."""
+    windows: PositiveInt = 64
+    """Target blocks, spread evenly over the held-out documents."""
+
+
+class PasskeyTask(Section):
+    lengths: tuple[PositiveInt, ...] = Field(min_length=1)
+    depths: tuple[Share, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    trials: PositiveInt = 10
+    digits: PositiveInt = 5
+
+
+class GapTask(Section):
+    """Perplexity of a block of text read after another block with a jump in position between: far positions, cheaply."""
+
+    gaps: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    context_tokens: PositiveInt = 512
+    target_tokens: PositiveInt = 512
+    windows: PositiveInt = 8
+
+
+class EvalSection(Section):
+    perplexity: PerplexityTask | None = None
+    passkey: PasskeyTask | None = None
+    gap: GapTask | None = None
+
+
+class RunConfig(Section):
+    """Everything one run is made from."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Names the run folder `runs/NAME`."""
+    seed: int = Field(default=1, ge=0)
+    model: ModelSection
+    rope: RopeSection
+    finetune: Finetune = FullFinetune()
+    data: DataSection
+    train: TrainSection
+    parallel: ParallelSection = ParallelSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+    log: LogSection = LogSection()
+    eval: EvalSection = EvalSection()
+
+    @property
+    def method(self) -> Method:
+        """The parsed method, its factor filled in from the windows where the recipe left it out."""
+        return parse_method(self.rope.method, default_factor=self.rope.target_window / self.rope.original_window)

@@ -1,0 +1,1 @@
+"""Recipes: one YAML a run."""
