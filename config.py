@@ -135,7 +135,9 @@ class RowPlan(Section):
     @model_validator(mode="after")
     def _shares(self) -> RowPlan:
         if abs(self.text + self.passkey + self.repeat - 1) > 1e-6:
-            raise ValueError(f"text + passkey + repeat = {self.text + self.passkey + self.repeat:g}; the shares must add up to 1")
+            raise ValueError(
+                f"text + passkey + repeat = {self.text + self.passkey + self.repeat:g}; the shares must add up to 1"
+            )
         if self.last_step is not None and self.last_step <= self.first_step:
             raise ValueError(f"last_step {self.last_step} is not after first_step {self.first_step}")
         return self
