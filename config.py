@@ -10,13 +10,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from .config_checks import CrossFieldError, cross_field_problems
 from .positional import Method, parse_method
 
 
 class Section(BaseModel):
     """A frozen record that refuses unknown keys; field docstrings become schema descriptions."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -33,6 +34,16 @@ class FreshModel(Section):
     num_kv_heads: PositiveInt
     rope_theta: PositiveFloat = 10000.0
     tie_embeddings: bool = True
+
+    @model_validator(mode="after")
+    def _heads(self) -> FreshModel:
+        if self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"hidden_size {self.hidden_size} / num_heads {self.num_heads} must be an even number (the head size)"
+            )
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads {self.num_heads} is not a multiple of num_kv_heads {self.num_kv_heads}")
+        return self
 
 
 class ModelSection(Section):
@@ -68,6 +79,8 @@ class RopeSection(Section):
     """L: tokens the model was pretrained at. Checked against the model's own config when it is loaded."""
     target_window: PositiveInt
     """L': tokens the extended model shall read. At least L."""
+    replace_existing: bool = False
+    """The model already carries another scaling (Llama 3.1 does): drop it and apply `method` to its original window."""
 
 
 class FullFinetune(Section):
@@ -233,6 +246,8 @@ class EvalSection(Section):
     perplexity: PerplexityTask | None = None
     passkey: PasskeyTask | None = None
     gap: GapTask | None = None
+    beyond_target: bool = False
+    """Allow lengths beyond the target window, to see where the model breaks."""
 
 
 class RunConfig(Section):
@@ -250,6 +265,12 @@ class RunConfig(Section):
     checkpoint: CheckpointSection = CheckpointSection()
     log: LogSection = LogSection()
     eval: EvalSection = EvalSection()
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> RunConfig:
+        if problems := cross_field_problems(dict(self)):
+            raise CrossFieldError(problems)
+        return self
 
     @property
     def method(self) -> Method:
