@@ -1,11 +1,11 @@
 """Score: the one record every measurement becomes, its file, and the statistics that need no model. Free of torch.
 
-| task              | protocol       | metric     | length                  | depth | extra (beside `params`)                   |
-| ----------------- | -------------- | ---------- | ----------------------- | ----- | ----------------------------------------- |
-| `perplexity`      | `press`        | `ppl`      | window, tokens          | None  | stride, tokens, documents, nll            |
-| `nll_by_position` | `one-pass`     | `nll`      | window, tokens          | None  | first, last (positions of bucket), tokens |
-| `passkey`         | `exact`        | `accuracy` | prompt + answer, tokens | 0..1  | teacher_forced, decoded, near_ties        |
-| `gap`             | `jump`         | `ppl`      | positions spanned       | None  | gap, context, target, tokens, nll         |
+| task              | protocol   | metric     | length            | depth | extra (beside `params`)            |
+| ----------------- | ---------- | ---------- | ----------------- | ----- | ---------------------------------- |
+| `perplexity`      | `press`    | `ppl`      | window            |       | stride, tokens, documents, nll     |
+| `nll_by_position` | `one-pass` | `nll`      | window            |       | first, last (positions), tokens    |
+| `passkey`         | `exact`    | `accuracy` | prompt + answer   | 0..1  | teacher_forced, decoded, near_ties |
+| `gap`             | `jump`     | `ppl`      | positions spanned |       | gap, context, target, tokens, nll  |
 
 `value` is in the metric's own unit; `low` and `high` bound it at 95 %. A measurement that was not made is a row that is
 not there: no -1, no NaN. docs/evaluation.md defines each number.
@@ -142,9 +142,9 @@ def _read_file(file: Path) -> Iterable[Score]:
             if first["type"] == "json_invalid":
                 warnings.warn(f"{file}:{number}: torn line skipped; that measurement will be made again", stacklevel=3)
                 continue
-            field = ".".join(str(part) for part in first["loc"])
+            problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
             raise EvalError(
-                f"{file}:{number}: not a score: {field}: {first['msg']}. Delete the line or the file, then evaluate again."
+                f"{file}:{number}: not a score: {problem}. Delete the line or the file, then evaluate again."
             ) from None
 
 
