@@ -130,7 +130,7 @@ class RowPlan(Section):
     tokens: PositiveInt
     """Physical length of a row."""
     positions: Literal["dense", "skip-wise"] = "dense"
-    """dense: 0..tokens-1. skip-wise: two chunks with a random jump, reaching the whole target window (PoSE, arXiv:2309.10400)."""
+    """dense: 0..tokens-1. skip-wise: two chunks with a random jump, over the whole target window (arXiv:2309.10400)."""
     ends: Share = 0.25
     """Skip-wise only: share of the rows whose jump is the largest possible, so that the far end gets its share."""
     weight: PositiveFloat = 1.0
@@ -234,7 +234,7 @@ class PasskeyTask(Section):
 
 
 class GapTask(Section):
-    """Perplexity of a block of text read after another block with a jump in position between: far positions, cheaply."""
+    """Perplexity of a block of text read after another one with a jump in position between: far positions, cheaply."""
 
     gaps: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
     context_tokens: PositiveInt = 512

@@ -106,13 +106,15 @@ class Report:
             return f"FAIL {self.path}\n  {self.error}"
         config, train = self.config, self.config.train
         rope, micro_batches = config.rope, train.tokens_per_step // train.micro_batch_tokens
+        window = f"{rope.original_window:,} -> {rope.target_window:,} (x{rope.target_window / rope.original_window:g})"
+        share = (
+            f"{micro_batches} micro batch{'' if micro_batches == 1 else 'es'} of {train.micro_batch_tokens:,} tokens"
+        )
         lines = [
             f"ok   {self.path}",
-            f"  {config.name}: {format_method(config.method)}, window {rope.original_window:,} -> {rope.target_window:,} "
-            f"(x{rope.target_window / rope.original_window:g}), {config.finetune.kind} fine-tuning",
+            f"  {config.name}: {format_method(config.method)}, window {window}, {config.finetune.kind} fine-tuning",
             f"  {train.steps:,} steps x {train.tokens_per_step:,} = {train.steps * train.tokens_per_step:,} tokens; "
-            f"{micro_batches} micro batch{'' if micro_batches == 1 else 'es'} of {train.micro_batch_tokens:,} tokens a "
-            "step, shared by the ranks",
+            f"{share} a step, shared by the ranks",
         ]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 

@@ -58,6 +58,7 @@ class _Source:
             return dict(self._entries(node, path, inside))
         if isinstance(node, yaml.SequenceNode):
             return [self.build(child, (*path, index), inside) for index, child in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
         return _scalar(node)
 
     def at(self, node: yaml.Node) -> str:
@@ -78,7 +79,7 @@ class _Source:
             self.places[(*path, key)] = self.at(key_node)
 
 
-def _scalar(node: yaml.Node) -> object:
+def _scalar(node: yaml.ScalarNode) -> object:
     text = node.value
     if node.style is not None:  # quoted
         return text
