@@ -1,3 +1,7 @@
-"""Scores -> report.json, report.html and figures. Imports neither torch nor transformers."""
+"""Scores -> report.json, report.html and figures. Imports neither torch nor transformers; matplotlib only when it draws."""
 
 from ..errors import RopewalkError as RopewalkError  # parent-relative on purpose: a bare `import report` must fail
+from .build import build_report
+from .schema import Report, ReportNotes
+
+__all__ = ["Report", "ReportNotes", "build_report"]

@@ -1,0 +1,206 @@
+"""The tables of the page: rows of a Report as labelled text cells. No HTML here; the template lays them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..eval.score import THRESHOLDS
+from .drawings import Look, one_protocol
+from .schema import HEADLINE_THRESHOLD, UNTRAINED, CostRow, KMaxRow, Measured, PasskeyLengthRow, PerplexityRow, Report
+from .tables import Row, series
+from .words import byte_size, duration, number, percent, steps_label
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`main` is the figure, `small` what qualifies it (an interval, a bound); empty where nothing was measured."""
+
+    main: str = ""
+    small: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    head: str
+    cells: tuple[Cell, ...]
+    small: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`corner` heads the column of line heads. `groups` are (heading or "", lines)."""
+
+    corner: str
+    columns: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[Line, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One arm of the headline."""
+
+    label: str
+    figure: str
+    unit: str
+    detail: str
+    good: bool
+
+
+def headline_cards(report: Report, seen: Look) -> list[Card]:
+    """Steps to the full window, the quickest first."""
+    best = {(row.arm, row.method): row for row in report.k_max if row.threshold == HEADLINE_THRESHOLD}
+    best = {key: row for key, row in sorted(best.items(), key=lambda item: item[1].trained)}
+    cards = []
+    for found in sorted(report.steps_to_window, key=lambda row: (row.steps is None, row.steps or 0)):
+        label = seen.labels[found.method, found.arm]
+        last = best.get((found.arm, found.method)) or best.get((UNTRAINED, found.method))
+        reached = f"k_max {last.k_max:,} after {steps_label(last.trained)}" if last else ""
+        if found.steps is None:
+            card = Card(
+                label, "not reached", f"in {steps_label(found.tried)}" if found.tried else "untrained", reached, False
+            )
+        elif found.steps == 0:
+            card = Card(label, "0", "steps: untrained", reached, True)
+        else:
+            again = "" if found.held else "; a later measurement fell below"
+            card = Card(label, f"{found.steps:,}", "steps", reached + again, found.held)
+        cards.append(card)
+    return cards
+
+
+def before_after(report: Report, seen: Look) -> Table:
+    """One line an arm: what retrieval and perplexity were untrained, and are after the last measured step."""
+    original, target = report.original_window, report.target_window
+    k_max = [row for row in report.k_max if row.threshold == HEADLINE_THRESHOLD]
+    ppl = one_protocol(report.perplexity)
+    at_target = [row for row in report.passkey_by_length if row.length == target]
+    columns: dict[str, dict[tuple[str, str], Cell]] = {
+        f"k_max at {percent(HEADLINE_THRESHOLD)}": _ends(k_max, lambda row: f"{row.k_max:,}"),
+        f"keys found at {target or 0:,}": _ends(at_target, lambda row: percent(row.correct / row.n)),
+        f"perplexity at {original or 0:,}": _ends([r for r in ppl if r.length == original], lambda r: number(r.value)),
+        f"perplexity at {target or 0:,}": _ends([r for r in ppl if r.length == target], lambda r: number(r.value)),
+        "gap-0 perplexity": _ends([r for r in report.gap if r.gap == 0], lambda r: number(r.value)),
+        "perplexity at the largest gap": _ends(_largest_gap(report), lambda r: number(r.value)),
+    }
+    columns = {name: cells for name, cells in columns.items() if cells}
+    lines = []
+    for arm in seen.labels:
+        cells = tuple(column.get(arm, Cell()) for column in columns.values())
+        if any(cell.main for cell in cells):
+            lines.append(Line(seen.labels[arm], cells, _steps_of(arm, report)))
+    return Table("method", tuple(columns), (("", tuple(lines)),))
+
+
+def k_max_table(report: Report, seen: Look) -> Table:
+    """k_max at each threshold for every measured model, by arm."""
+    groups = []
+    for arm, rows in series(report.k_max).items():
+        lines = []
+        for trained in sorted({row.trained for row in rows}):
+            cells = {row.threshold: _k_max_cell(row) for row in rows if row.trained == trained}
+            lines.append(Line(steps_label(trained), tuple(cells.get(t, Cell()) for t in THRESHOLDS)))
+        groups.append((seen.labels[arm], tuple(lines)))
+    return Table("trained", tuple(f"k_max at {percent(t)}" for t in THRESHOLDS), tuple(groups))
+
+
+def perplexity_table(report: Report, seen: Look) -> Table:
+    """Perplexity with its interval, a line a measured model, a column a length."""
+    rows = one_protocol(report.perplexity)
+    lengths = sorted({row.length for row in rows})
+    return Table(
+        "trained",
+        tuple(f"{length:,} tokens" for length in lengths),
+        _value_groups(rows, seen, lambda row: row.length, lengths),
+    )
+
+
+def gap_table(report: Report, seen: Look) -> Table:
+    gaps = sorted({row.gap for row in report.gap})
+    return Table(
+        "trained", tuple(f"gap {gap:,}" for gap in gaps), _value_groups(report.gap, seen, lambda row: row.gap, gaps)
+    )
+
+
+def cost_table(rows: Iterable[CostRow], methods: dict[str, str]) -> Table:
+    """Tokens, time, rate and memory of each run; columns that no run measured are left out."""
+    rows = list(rows)
+    columns = {
+        "steps": [f"{row.steps:,}" for row in rows],
+        "tokens": [f"{row.tokens:,}" for row in rows],
+        "time": [duration(row.time_s) for row in rows],
+        "tokens/s": [f"{row.tokens_per_s:,.0f}" for row in rows],
+        "peak memory": [byte_size(row.peak_memory_bytes) if row.peak_memory_bytes else "" for row in rows],
+        "GFLOP/s": [f"{row.flops_per_s / 1e9:,.1f}" if row.flops_per_s else "" for row in rows],
+        "MFU": [percent(row.mfu) if row.mfu else "" for row in rows],
+    }
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    lines = [
+        Line(row.arm, tuple(Cell(cells[i]) for cells in columns.values()), methods.get(row.arm, ""))
+        for i, row in enumerate(rows)
+    ]
+    return Table("run", tuple(columns), (("", tuple(lines)),))
+
+
+def loss_table(report: Report) -> Table:
+    """Loss over the first and the last tenth of each run."""
+    names = {"all targets": "", "inside L": "_inside", "beyond L": "_beyond"}
+    columns: dict[str, list[Cell]] = {}
+    for name, suffix in names.items():
+        pairs = [(getattr(row, f"first{suffix}"), getattr(row, f"last{suffix}")) for row in report.loss]
+        if any(last is not None for _, last in pairs):
+            columns[name] = [
+                Cell(f"{a:.2f} → {b:.2f}") if a is not None and b is not None else Cell() for a, b in pairs
+            ]
+    lines = [Line(row.arm, tuple(c[i] for c in columns.values())) for i, row in enumerate(report.loss)]
+    return Table("run", tuple(columns), (("", tuple(lines)),))
+
+
+def _ends(rows: Iterable[Row], text) -> dict[tuple[str, str], Cell]:
+    """First -> last measurement of each arm, the last with its interval; only the one where there is but one."""
+    found = {}
+    for arm, course in series(rows).items():
+        first, last = course[0], course[-1]
+        main = f"{text(first)} → {text(last)}" if last.trained > first.trained else text(last)
+        found[arm] = Cell(main, _interval(last))
+    return found
+
+
+def _interval(row: Measured) -> str:
+    if isinstance(row, PasskeyLengthRow):
+        return f"{100 * row.low:.0f}–{100 * row.high:.0f} %, n = {row.n}"
+    if isinstance(row, KMaxRow):
+        return f"surely {row.low:,}" if 0 < row.low < row.k_max else ""
+    if isinstance(row, PerplexityRow) or hasattr(row, "gap"):
+        return f"{number(row.low)}–{number(row.high)}"  # type: ignore[attr-defined]
+    return ""
+
+
+def _k_max_cell(row: KMaxRow) -> Cell:
+    small = f"surely {row.low:,}" if row.low else "none for sure"
+    return Cell(f"{row.k_max:,}", small if row.k_max and row.threshold < 1 else "")
+
+
+def _value_groups(rows: Iterable[Row], seen: Look, x, xs: list[int]) -> tuple[tuple[str, tuple[Line, ...]], ...]:
+    groups = []
+    for arm, course in series(rows).items():
+        lines = []
+        for trained in sorted({row.trained for row in course}):
+            cells = {x(row): Cell(number(row.value), _interval(row)) for row in course if row.trained == trained}  # type: ignore[attr-defined]
+            lines.append(Line(steps_label(trained), tuple(cells.get(value, Cell()) for value in xs)))
+        groups.append((seen.labels[arm], tuple(lines)))
+    return tuple(groups)
+
+
+def _largest_gap(report: Report):
+    largest = max((row.gap for row in report.gap), default=0)
+    return [row for row in report.gap if row.gap == largest > 0]
+
+
+def _steps_of(arm: tuple[str, str], report: Report) -> str:
+    """The two states a line compares, e.g. "untrained → 200 steps"."""
+    method, name = arm
+    measured = [row for rows in (report.k_max, report.perplexity, report.gap) for row in rows if row.method == method]
+    trained = [row.trained for row in measured if row.arm == name]
+    opens = any(row.arm == UNTRAINED for row in measured) and name != UNTRAINED
+    return f"{'untrained → ' if opens else ''}{steps_label(max(trained))}" if trained else ""
