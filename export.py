@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoConfig
 
@@ -26,6 +27,7 @@ def export(engine: Engine, bundle: ModelBundle, folder: Path) -> Path | None:
     stock transformers would rotate differently from what was trained.
     """
     state = merged_state(engine, bundle.model)
+    probe = probe_logits(bundle, engine)
     if not engine.world.leads:
         return None
     partial = folder.with_name(f".partial-{folder.name}")
@@ -41,13 +43,42 @@ def export(engine: Engine, bundle: ModelBundle, folder: Path) -> Path | None:
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         bundle.tokenizer.model_max_length = bundle.target_window
         bundle.tokenizer.save_pretrained(partial)
-    except OSError as error:
+        save_file(probe, folder.with_name(f"{folder.name}_probe.safetensors"))
+    except (OSError, SafetensorError) as error:
         raise RunError(f"could not write {folder.name}: {error}") from error
     _verify(partial, {k: v for k, v in state.items() if k not in tied}, bundle)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(partial, folder)
     fsync_folder(folder.parent)
     return folder
+
+
+PROBE_TOKENS = 32
+"""Tokens at each end of the window whose logits are left beside an export."""
+
+
+def probe_logits(bundle: ModelBundle, engine: Engine) -> dict[str, torch.Tensor]:
+    """Logits of the live model at the first and the last positions of the target window, to hold an export against.
+
+    Tensors `input_ids`, `position_ids` (1, T) and `logits` (1, T, V) with T = 64. Collective: under ZeRO 3 every rank
+    must run the forward pass.
+    """
+    model = stock_model(bundle.model)
+    ends = [torch.arange(PROBE_TOKENS), torch.arange(bundle.target_window - PROBE_TOKENS, bundle.target_window)]
+    position_ids_BT = torch.cat(ends)[None]
+    random = torch.Generator().manual_seed(0)
+    input_ids_BT = torch.randint(0, model.config.vocab_size, position_ids_BT.shape, generator=random)
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        logits_BTV = model(
+            input_ids=input_ids_BT.to(engine.world.device),
+            position_ids=position_ids_BT.to(engine.world.device),
+            attention_mask=torch.ones_like(input_ids_BT).to(engine.world.device),  # the jump is not a packing border
+            use_cache=False,
+        ).logits
+    model.train(was_training)
+    return {"input_ids": input_ids_BT, "position_ids": position_ids_BT, "logits": logits_BTV.cpu().contiguous()}
 
 
 def merged_state(engine: Engine, model: nn.Module) -> dict[str, torch.Tensor]:
