@@ -28,7 +28,7 @@ METHOD_COLOURS = {
     "llama3": "#56B4E9",
 }
 OTHER_COLOURS = ("#8A5A9E", "#7A7A2A", "#4B6F8C", "#A33B4F")
-"""Wong's palette (Nature Methods 8:441), safe for colour-blind readers; marker and dash tell the lines apart in grey."""
+"""Wong's palette (Nature Methods 8:441), safe for colour-blind readers; markers tell the lines apart in grey."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -38,11 +38,11 @@ class Size:
 
     width: float
     height: float
-    legend_columns: int
+    """Without the legend, which adds a line for each row of names."""
 
 
-WIDE = Size(7.6, 3.7, 4)
-NARROW = Size(3.7, 3.7, 2)
+WIDE = Size(7.6, 3.4)
+NARROW = Size(3.7, 3.1)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def draw(size: Size, paint: Callable[[Figure], None], titles: Mapping[str, str] 
 
 
 def for_page(svg: str, name: str, described: str) -> str:
-    """The SVG for use inside HTML: its own id space, the page's colours, a width that follows the column, and a name."""
+    """The SVG for inside HTML: its own id space, the page's colours, a width that follows the column, and a name."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
@@ -169,7 +169,7 @@ def plain_log_axis(axes: Axes, low: float, high: float) -> None:
 
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    low, high = low / 1.08, high * 1.08
+    low, high = low / 1.15, high * 1.1
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     for steps in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]

@@ -120,7 +120,7 @@ def curves(rows: Sequence[Row], seen: Look, x: Callable[[Row], float]) -> list[C
         if trained:
             label = f"{seen.labels[method, arm]}, {steps_label(last)}"
             found[method, arm] = _curve(trained, label, seen.styles[method, arm], True, x)
-    return list(found.values())
+    return sorted(found.values(), key=lambda curve: curve.label != "base model")  # a stable sort: the base comes first
 
 
 def retrieval_curves(rows: Sequence[PasskeyLengthRow], window: int, seen: Look) -> list[Curve]:

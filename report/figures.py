@@ -60,11 +60,10 @@ def retrieval_by_steps(curves: Sequence[Curve], size: Size, window: int, thresho
         axes.axhline(threshold, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
             percent(threshold),
-            (1, threshold),
-            xycoords="axes fraction",
-            xytext=(0, 2),
+            (0, threshold),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 3),
             textcoords="offset points",
-            ha="right",
             color=MUTED,
             fontsize=8,
         )
@@ -73,7 +72,7 @@ def retrieval_by_steps(curves: Sequence[Curve], size: Size, window: int, thresho
         axes.set_ylim(-0.04, 1.04)
         axes.set_xlabel("training steps (0 = untrained)")
         axes.set_ylabel(f"keys found at {window:,} tokens")
-        _legend(figure, axes, size)
+        _legend(figure, axes)
 
     return draw(size, paint)
 
@@ -103,7 +102,7 @@ def perplexity_by_gap(curves: Sequence[Curve], size: Size) -> str:
         axes.set_xticks(gaps, [f"{gap:,.0f}" for gap in gaps])
         axes.set_xlabel("jump in position before the block, tokens")
         axes.set_ylabel("perplexity")
-        _legend(figure, axes, size)
+        _legend(figure, axes)
 
     return draw(size, paint)
 
@@ -130,9 +129,10 @@ def training_loss(curves: Sequence[LossCurve], size: Size) -> str:
             axes.set_title(names[bucket], fontsize=9, color=MUTED)
         figure.supxlabel("training step", fontsize=9)
         figure.supylabel("loss, nats a token", fontsize=9)
-        _legend(figure, next(iter(figure.axes)), size)
+        _legend(figure, next(iter(figure.axes)))
 
-    return draw(Size(size.width, size.height + 0.5 * (len(buckets) - 1) * (size.width < 5), size.legend_columns), paint)
+    taller = 0.9 * (len(buckets) - 1) if size.width <= 5 else 0
+    return draw(Size(size.width, size.height + taller), paint)
 
 
 def passkey_map(rows: Sequence[PasskeyRow], intervals: Sequence[tuple[float, float]]) -> str:
@@ -160,19 +160,19 @@ def passkey_map(rows: Sequence[PasskeyRow], intervals: Sequence[tuple[float, flo
                 ink = (
                     "white" if rate > 0.55 else "#1b2026"
                 )  # cells keep their colour in a dark page, so their text does
-                axes.text(x + 0.5, y + 0.5, f"{100 * rate:.0f}", ha="center", va="center", fontsize=7.5, color=ink)
+                axes.text(x + 0.5, y + 0.5, f"{100 * rate:.0f}", ha="center", va="center", fontsize=8.5, color=ink)
         axes.set_xlim(0, len(lengths))
         axes.set_ylim(len(depths), 0)
         every = -(-len(lengths) // 6)
         shown = range(0, len(lengths), every)
-        axes.set_xticks([i + 0.5 for i in shown], [compact_tokens(lengths[i]) for i in shown], fontsize=7.5)
-        axes.set_yticks([i + 0.5 for i in range(len(depths))], [f"{100 * d:.0f}" for d in depths], fontsize=7.5)
+        axes.set_xticks([i + 0.5 for i in shown], [compact_tokens(lengths[i]) for i in shown], fontsize=8.5)
+        axes.set_yticks([i + 0.5 for i in range(len(depths))], [f"{100 * d:.0f}" for d in depths], fontsize=8.5)
         axes.tick_params(length=0, pad=2)
         axes.grid(visible=False)
         for spine in axes.spines.values():
             spine.set_visible(False)
 
-    return draw(Size(2.0, 0.35 + 0.27 * len(depths), 1), paint, titles)
+    return draw(Size(2.0, 0.35 + 0.27 * len(depths)), paint, titles)
 
 
 def _over_tokens(
@@ -199,7 +199,7 @@ def _over_tokens(
         mark_windows(axes, windows)
         axes.set_xlabel(axis_labels[0])
         axes.set_ylabel(axis_labels[1])
-        _legend(figure, axes, size)
+        _legend(figure, axes)
 
     return draw(size, paint)
 
@@ -234,11 +234,17 @@ def _linear_y(axes: Axes, curves: Sequence[Curve]) -> None:
     axes.set_ylim(0.95 * min(value for curve in curves for value in curve.lows), None)
 
 
-def _legend(figure: Figure, axes: Axes, size: Size) -> None:
+def _legend(figure: Figure, axes: Axes) -> None:
+    """The names below the plot, in as many columns as fit; the figure grows by their rows."""
     handles, labels = axes.get_legend_handles_labels()
-    if len(handles) > 1:
-        columns = min(size.legend_columns, len(handles))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2)
+    if len(handles) < 2:
+        return
+    width, height = figure.get_size_inches()
+    column_points = 44 + 4.2 * max(map(len, labels))
+    columns = min(len(handles), max(1, int(72 * width / column_points)))
+    rows = -(-len(handles) // columns)
+    figure.set_size_inches(width, height + 0.17 * rows + 0.1)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2)
 
 
 def _smoothed(values: Sequence[float]) -> list[float]:

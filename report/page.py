@@ -9,7 +9,7 @@ from typing import Any
 from . import view
 from .drawings import Arm, Drawing, Look, map_legend
 from .schema import Report, ReportNotes
-from .words import duration, percent, retrieval_sentence, row_sentence, steps_label, trained_label, window_sentence
+from .words import retrieval_sentence, row_sentence, state_label, steps_label, trained_label
 
 HERE = Path(__file__).parent
 
@@ -28,7 +28,7 @@ def render(
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"percent": percent, "duration": duration, "steps": steps_label}
+    environment.filters |= {"tokens": "{:,}".format}
     methods = {run.arm: trained_label(run.method) for run in report.runs}
     return environment.get_template("page.html.jinja").render(
         report=report,
@@ -36,7 +36,7 @@ def render(
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         figures={name: _markup(drawing) for name, drawing in drawings.items()},
         maps=[
-            (seen.labels[arm], [(steps, Markup(drawing.wide)) for steps, drawing in course])
+            (seen.labels[arm], [(state_label(arm[0], steps), Markup(drawing.wide)) for steps, drawing in course])
             for arm, course in maps.items()
         ],
         trials=map_legend(report.passkey) if report.passkey else "",
@@ -45,11 +45,11 @@ def render(
         k_max=view.k_max_table(report, seen),
         perplexity=view.perplexity_table(report, seen),
         protocol=_protocol(report),
+        gap_ends=view.ends_only(view.gap_table(report, seen)),
         gap=view.gap_table(report, seen),
         cost=view.cost_table(report.cost, methods),
         loss=view.loss_table(report),
         summary=notes.summary or default_summary(report),
-        headlines=[window_sentence(row, seen.labels[row.method, row.arm]) for row in report.steps_to_window],
         training_rows=_training_rows(report, methods),
         recipes=[(run.arm, recipe_yaml(run.recipe)) for run in report.runs],
         origins=_origins(report),
@@ -66,8 +66,8 @@ def default_summary(report: Report) -> tuple[str, ...]:
     if factor == 1:
         return (f"{report.runs[0].model} was trained at a window of {report.original_window:,} tokens.",)
     return (
-        f"{report.model or 'The model'} was pretrained to read {report.original_window:,} tokens at once. The runs below "
-        f"fine-tuned it to read {report.target_window:,}, {factor:g} times as many: {'; '.join(tuned)}.",
+        f"{report.model or 'The model'} was pretrained to read {report.original_window:,} tokens at once. The runs "
+        f"below fine-tuned it to read {report.target_window:,}, {factor:g} times as many: {'; '.join(tuned)}.",
         "Every model was measured on the same prompts and the same held-out text. Ranges are 95 % intervals.",
     )
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..eval.score import THRESHOLDS
 from .drawings import Look, one_protocol
-from .schema import HEADLINE_THRESHOLD, UNTRAINED, CostRow, KMaxRow, Measured, PasskeyLengthRow, PerplexityRow, Report
+from .schema import (
+    HEADLINE_THRESHOLD,
+    UNTRAINED,
+    CostRow,
+    GapRow,
+    KMaxRow,
+    Measured,
+    PasskeyLengthRow,
+    PerplexityRow,
+    Report,
+)
 from .tables import Row, series
-from .words import byte_size, duration, number, percent, steps_label
+from .words import byte_size, duration, number, percent, state_label, steps_label
 
 
 @dataclass(frozen=True)
@@ -70,22 +80,32 @@ def headline_cards(report: Report, seen: Look) -> list[Card]:
 
 
 def before_after(report: Report, seen: Look) -> Table:
-    """One line an arm: what retrieval and perplexity were untrained, and are after the last measured step."""
-    original, target = report.original_window, report.target_window
+    """One line an arm: what retrieval and perplexity were untrained, and are after the last measured step.
+
+    The base model, the yardstick of the others, has the first line.
+    """
+    original, target = report.original_window or 0, report.target_window or 0
     k_max = [row for row in report.k_max if row.threshold == HEADLINE_THRESHOLD]
     ppl = one_protocol(report.perplexity)
-    at_target = [row for row in report.passkey_by_length if row.length == target]
-    columns: dict[str, dict[tuple[str, str], Cell]] = {
+    near, far = ([row for row in ppl if row.length == window] for window in (original, target))
+    no_gap = [row for row in report.gap if row.gap == 0]
+    largest = max((row.gap for row in report.gap), default=0)
+    wide_gap = [row for row in report.gap if row.gap == largest > 0]
+    found = [row for row in report.passkey_by_length if row.length == target]
+    columns = {
         f"k_max at {percent(HEADLINE_THRESHOLD)}": _ends(k_max, lambda row: f"{row.k_max:,}"),
-        f"keys found at {target or 0:,}": _ends(at_target, lambda row: percent(row.correct / row.n)),
-        f"perplexity at {original or 0:,}": _ends([r for r in ppl if r.length == original], lambda r: number(r.value)),
-        f"perplexity at {target or 0:,}": _ends([r for r in ppl if r.length == target], lambda r: number(r.value)),
-        "gap-0 perplexity": _ends([r for r in report.gap if r.gap == 0], lambda r: number(r.value)),
-        "perplexity at the largest gap": _ends(_largest_gap(report), lambda r: number(r.value)),
+        f"keys found at {target:,}": _ends(found, lambda row: percent(row.correct / row.n)),
+        f"perplexity at {original:,}": _ends(near, lambda row: number(row.value)),
+        f"perplexity at {target:,}": _ends(far, lambda row: number(row.value)),
+        f"× base’s at {original:,}": _against_base(far, near),
+        "perplexity at gap 0": _ends(no_gap, lambda row: number(row.value)),
+        f"perplexity at gap {largest:,}": _ends(wide_gap, lambda row: number(row.value)),
+        "× base’s at gap 0": _against_base(wide_gap, no_gap),
     }
     columns = {name: cells for name, cells in columns.items() if cells}
+    base = ("none", UNTRAINED)
     lines = []
-    for arm in seen.labels:
+    for arm in dict.fromkeys((base, *seen.labels)):
         cells = tuple(column.get(arm, Cell()) for column in columns.values())
         if any(cell.main for cell in cells):
             lines.append(Line(seen.labels[arm], cells, _steps_of(arm, report)))
@@ -99,9 +119,9 @@ def k_max_table(report: Report, seen: Look) -> Table:
         lines = []
         for trained in sorted({row.trained for row in rows}):
             cells = {row.threshold: _k_max_cell(row) for row in rows if row.trained == trained}
-            lines.append(Line(steps_label(trained), tuple(cells.get(t, Cell()) for t in THRESHOLDS)))
+            lines.append(Line(state_label(arm[0], trained), tuple(cells.get(t, Cell()) for t in THRESHOLDS)))
         groups.append((seen.labels[arm], tuple(lines)))
-    return Table("trained", tuple(f"k_max at {percent(t)}" for t in THRESHOLDS), tuple(groups))
+    return Table("trained", tuple(f"at {percent(t)}" for t in THRESHOLDS), tuple(groups))
 
 
 def perplexity_table(report: Report, seen: Look) -> Table:
@@ -120,6 +140,12 @@ def gap_table(report: Report, seen: Look) -> Table:
     return Table(
         "trained", tuple(f"gap {gap:,}" for gap in gaps), _value_groups(report.gap, seen, lambda row: row.gap, gaps)
     )
+
+
+def ends_only(table: Table) -> Table:
+    """The first and the last line of each group: untrained and fully trained."""
+    groups = ((heading, lines if len(lines) < 3 else (lines[0], lines[-1])) for heading, lines in table.groups)
+    return Table(table.corner, table.columns, tuple(groups))
 
 
 def cost_table(rows: Iterable[CostRow], methods: dict[str, str]) -> Table:
@@ -156,9 +182,14 @@ def loss_table(report: Report) -> Table:
     return Table("run", tuple(columns), (("", tuple(lines)),))
 
 
-def _ends(rows: Iterable[Row], text) -> dict[tuple[str, str], Cell]:
-    """First -> last measurement of each arm, the last with its interval; only the one where there is but one."""
-    found = {}
+def _ends(rows: Iterable[Row], text: Callable[[Row], str]) -> dict[tuple[str, str], Cell]:
+    """First -> last measurement of each arm, the last with its interval; only the one where there is but one.
+
+    The base model gets its own cell also where it opens the course of direct fine-tuning.
+    """
+    rows = list(rows)
+    base = [row for row in rows if (row.method, row.arm) == ("none", UNTRAINED)]
+    found = {("none", UNTRAINED): Cell(text(base[0]), _interval(base[0]))} if base else {}
     for arm, course in series(rows).items():
         first, last = course[0], course[-1]
         main = f"{text(first)} → {text(last)}" if last.trained > first.trained else text(last)
@@ -166,19 +197,36 @@ def _ends(rows: Iterable[Row], text) -> dict[tuple[str, str], Cell]:
     return found
 
 
+def _against_base(
+    rows: Iterable[PerplexityRow | GapRow], references: Iterable[PerplexityRow | GapRow]
+) -> dict[tuple[str, str], Cell]:
+    """The last value of each arm as a multiple of the untrained base's reference; empty without a reference."""
+    base = [row.value for row in references if (row.method, row.arm) == ("none", UNTRAINED)]
+    if not base:
+        return {}
+    ratios = _ends(rows, lambda row: f"{row.value / base[0]:.2f}")
+    return {arm: Cell(cell.main) for arm, cell in ratios.items()}
+
+
 def _interval(row: Measured) -> str:
     if isinstance(row, PasskeyLengthRow):
         return f"{100 * row.low:.0f}–{100 * row.high:.0f} %, n = {row.n}"
     if isinstance(row, KMaxRow):
-        return f"surely {row.low:,}" if 0 < row.low < row.k_max else ""
-    if isinstance(row, PerplexityRow) or hasattr(row, "gap"):
-        return f"{number(row.low)}–{number(row.high)}"  # type: ignore[attr-defined]
+        return _proven(row)
+    if isinstance(row, PerplexityRow | GapRow):
+        return f"{number(row.low)}–{number(row.high)}"
     return ""
 
 
 def _k_max_cell(row: KMaxRow) -> Cell:
-    small = f"surely {row.low:,}" if row.low else "none for sure"
-    return Cell(f"{row.k_max:,}", small if row.k_max and row.threshold < 1 else "")
+    return Cell(f"{row.k_max:,}", _proven(row))
+
+
+def _proven(row: KMaxRow) -> str:
+    """What the intervals support, where it is less than k_max; trials can never prove a rate of 100 %."""
+    if row.low == row.k_max or row.threshold >= 1:
+        return ""
+    return f"≥ {row.low:,}"
 
 
 def _value_groups(rows: Iterable[Row], seen: Look, x, xs: list[int]) -> tuple[tuple[str, tuple[Line, ...]], ...]:
@@ -187,14 +235,9 @@ def _value_groups(rows: Iterable[Row], seen: Look, x, xs: list[int]) -> tuple[tu
         lines = []
         for trained in sorted({row.trained for row in course}):
             cells = {x(row): Cell(number(row.value), _interval(row)) for row in course if row.trained == trained}  # type: ignore[attr-defined]
-            lines.append(Line(steps_label(trained), tuple(cells.get(value, Cell()) for value in xs)))
+            lines.append(Line(state_label(arm[0], trained), tuple(cells.get(value, Cell()) for value in xs)))
         groups.append((seen.labels[arm], tuple(lines)))
     return tuple(groups)
-
-
-def _largest_gap(report: Report):
-    largest = max((row.gap for row in report.gap), default=0)
-    return [row for row in report.gap if row.gap == largest > 0]
 
 
 def _steps_of(arm: tuple[str, str], report: Report) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from .schema import UNTRAINED, DataRow, WindowSteps
+from .schema import UNTRAINED, DataRow
 
 METHOD_NAMES = {
     "linear": "linear (PI)",
@@ -62,6 +62,11 @@ def steps_label(trained: int) -> str:
     return "untrained" if trained == 0 else f"{trained:,} steps" if trained != 1 else "1 step"
 
 
+def state_label(method: str, trained: int) -> str:
+    """As `steps_label`; without a method, untrained is the base model itself."""
+    return "base model" if method == "none" and trained == 0 else steps_label(trained)
+
+
 def compact_tokens(tokens: int) -> str:
     """256, 1k, 1.5k, 32k, with k = 1,024; other lengths in full."""
     if tokens >= 1024 and tokens % 256 == 0:
@@ -77,7 +82,8 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    """With a no-break space, so that the sign never begins a line."""
+    return f"{100 * share:.0f}\u00a0%"
 
 
 def duration(seconds: float) -> str:
@@ -111,7 +117,7 @@ def row_sentence(row: DataRow) -> str:
     positions = "read in plain order" if row.positions == "dense" else skips
     names = {"text": "text", "passkey": "passkey prompts with their answer", "repeat": "a text segment given twice"}
     held = [f"{percent(getattr(row, kind))} {name}" for kind, name in names.items() if getattr(row, kind) > 0]
-    content = held[0].removeprefix("100 % ") + " only" if len(held) == 1 else joined(held)
+    content = held[0].removeprefix("100\u00a0% ") + " only" if len(held) == 1 else joined(held)
     when = ""
     if row.first_step or row.last_step:
         end = f" to {row.last_step:,}" if row.last_step else " on"
@@ -125,17 +131,6 @@ def retrieval_sentence(rows: Sequence[DataRow]) -> str:
     if share == 0:
         return "No passkey prompts were trained on: retrieval was only measured."
     return (
-        f"About {percent(share)} of the rows are passkey prompts (keys other than the measured ones), so retrieval is a "
-        "trained skill here and the figure shows the distance at which it works."
+        f"About {percent(share)} of the rows are passkey prompts (keys other than the measured ones), so retrieval is "
+        "a trained skill here and the figure shows the distance at which it works."
     )
-
-
-def window_sentence(found: WindowSteps, label: str) -> str:
-    """The headline of one arm."""
-    window = f"{found.window:,}"
-    if found.steps is None:
-        return f"{label}: did not reach {window} tokens within {steps_label(found.tried)}."
-    if found.steps == 0:
-        return f"{label}: reads {window} tokens without training."
-    tail = "" if found.held else ", and fell below it again later"
-    return f"{label}: full window of {window} tokens after {steps_label(found.steps)}{tail}."
