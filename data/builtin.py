@@ -31,7 +31,8 @@ class BuiltinSource:
 def stdlib(cache_dir: Path) -> list[Document]:
     """The running Python's standard library: the .py files of each package joined in sorted order.
 
-    A single module is a document too. Tests and installed packages are left out. The text depends on the Python version, so its tokens do too.
+    A single module is a document too. Tests and installed packages are left out. The text depends on the Python
+    version, so its tokens do too.
     """
     root = Path(sysconfig.get_path("stdlib"))
     groups: dict[str, list[Path]] = {}

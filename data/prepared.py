@@ -124,6 +124,7 @@ def _tokenised(
         record = {"content_hash": content, "names": names, "num_tokens": counts}
         (scratch / "documents.json").write_text(json.dumps(record))
         shutil.rmtree(folder, ignore_errors=True)
+        scratch.chmod(0o755)
         scratch.rename(folder)
     except OSError as error:
         raise DataError(

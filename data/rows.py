@@ -45,7 +45,7 @@ def repeat_row(rng: np.random.Generator, bos: list[int], window: np.ndarray) -> 
     The segment takes an eighth to a half of the row. The end of the window gives way to the second occurrence.
     """
     size = len(window)
-    segment_tokens = int(rng.integers(max(1, size // 8), size // 2 + 1))
+    segment_tokens = int(rng.integers(max(2, size // 8), size // 2 + 1))
     lead, second = sorted(int(cut) for cut in rng.integers(0, size - 2 * segment_tokens + 1, 2))
     text = window[: size - segment_tokens]
     first_end, second_start = lead + segment_tokens, second + segment_tokens

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 TEXT, PASSKEY, REPEAT = 0, 1, 2
+SHORTEST_ROW = 8
 ORDER, ROW = 0, 1
 """First word of a random stream's seed, so that streams of different use never meet."""
 
@@ -132,9 +133,9 @@ class RowSampler:
                 f"{where}.tokens = {plan.tokens} is more than train.micro_batch_tokens = {train.micro_batch_tokens}, "
                 "so not one row fits. Raise the second or lower the first."
             )
-        if plan.tokens > self.config.rope.target_window or plan.tokens < 2:
+        if plan.tokens > self.config.rope.target_window or plan.tokens < SHORTEST_ROW:
             raise DataError(
-                f"{where}.tokens = {plan.tokens} is outside 2..{self.config.rope.target_window} (the target window)."
+                f"{where}.tokens = {plan.tokens} is outside {SHORTEST_ROW}..{self.config.rope.target_window} (the target window)."
             )
         if plan.passkey > 0:
             shortest = self.template.shortest_tokens(self.config.data.passkey_digits) - 1
