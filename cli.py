@@ -104,6 +104,9 @@ def train(
     ranks: Annotated[int, typer.Option(min=1, help="Processes on this machine.")] = 1,
 ) -> None:
     """Fine-tune a recipe; repeat the command to resume."""
+    from .recipe_file import load
+
+    load(recipe, overrides or [])  # a fault in the recipe shows before anything heavy is loaded
     words = [str(recipe), *(overrides or []), *(["--out", str(out)] if out else []), "--cache", str(cache)]
     if ranks > 1:
         from .launch import launch

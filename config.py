@@ -27,13 +27,18 @@ class FreshModel(Section):
     """The shape of a small LLaMA that starts from random weights (used by `tiny-base.yaml`)."""
 
     vocab_size: PositiveInt
+    """Tokens of the byte-level BPE that is trained for it."""
     hidden_size: PositiveInt
     intermediate_size: PositiveInt
     num_layers: PositiveInt
     num_heads: PositiveInt
+    """hidden_size / num_heads is the head size; it must be even."""
     num_kv_heads: PositiveInt
+    """Key and value heads; num_heads must be a multiple of it."""
     rope_theta: PositiveFloat = 10000.0
+    """RoPE base."""
     tie_embeddings: bool = True
+    """The output head shares the weights of the embedding."""
 
     @model_validator(mode="after")
     def _heads(self) -> FreshModel:
@@ -60,6 +65,7 @@ class ModelSection(Section):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights in training (bfloat16 keeps a float32 master copy) and in the export."""
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    """Which attention code of transformers runs; flash_attention_2 needs the flash-attn package and bfloat16."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model. Off unless you say so here."""
 
@@ -92,10 +98,15 @@ class LoraFinetune(Section):
 
     kind: Literal["lora"]
     rank: PositiveInt = 8
+    """Rank of the update matrices."""
     alpha: PositiveFloat = 16
+    """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
+    """Names of the linear layers that get an update."""
     train_embeddings: bool = True
+    """Also train the token embedding itself."""
     train_norms: bool = True
+    """Also train the normalisation weights themselves."""
 
 
 Finetune = Annotated[FullFinetune | LoraFinetune, Field(discriminator="kind")]
@@ -112,6 +123,7 @@ class Source(Section):
     subset: str | None = None
     """Configuration name of a `datasets` data set."""
     split: str = "train"
+    """Split of a `datasets` data set; a slice such as `train[:1000]` is allowed."""
     weight: PositiveFloat = 1.0
     """Share of the text rows, relative to the other sources."""
     documents: tuple[str, ...] | None = None
@@ -136,6 +148,7 @@ class RowPlan(Section):
     weight: PositiveFloat = 1.0
     """Share of the micro batches, relative to the other row plans."""
     first_step: int = Field(default=0, ge=0)
+    """First step, counted from 0, in which this plan takes part."""
     last_step: PositiveInt | None = None
     """Steps (last one excluded) in which this plan takes part; the whole run when absent."""
     text: Share = 1.0
@@ -158,39 +171,53 @@ class RowPlan(Section):
 
 class DataSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
+    """Where the text comes from."""
     rows: tuple[RowPlan, ...] = Field(min_length=1)
+    """Which rows are made of it."""
     held_out: Share = 0.05
     """Share of the documents (chosen by a hash of each name) kept for evaluation only."""
     passkey_digits: PositiveInt = 5
+    """Digits of the keys in passkey rows."""
     num_proc: PositiveInt | None = None
     """Processes that tokenise; all cores when absent."""
 
 
 class TrainSection(Section):
     steps: PositiveInt
+    """Optimizer steps."""
     tokens_per_step: PositiveInt
     """Tokens of one optimizer step over all ranks."""
     micro_batch_tokens: PositiveInt
     """Tokens one rank puts through the model at once; accumulation follows from it."""
     lr: PositiveFloat
+    """Learning rate after the warm-up."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Shape after the warm-up; linear and cosine end at `min_lr_ratio`."""
     warmup_steps: int = Field(default=20, ge=0)
+    """Steps in which the learning rate rises; fewer than `steps`."""
     min_lr_ratio: Share = 0.0
+    """Last learning rate as a share of `lr` (linear, cosine)."""
     beta1: Share = 0.9
+    """AdamW."""
     beta2: Share = 0.95
+    """AdamW."""
     eps: PositiveFloat = 1e-8
+    """AdamW."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW."""
     clip_norm: PositiveFloat | None = 1.0
     """Largest global gradient norm; null switches clipping off."""
     activation_checkpointing: bool = False
+    """Keep only the input of each layer and compute it again in the backward pass: less memory, more time."""
     loss_chunk_tokens: PositiveInt = 2048
     """The head and the loss see this many tokens at once, so no T x V tensor is made."""
 
 
 class ParallelSection(Section):
     zero_stage: Literal[0, 1, 2, 3] = 0
+    """What DeepSpeed shares out over the ranks: 1 optimizer state, 2 and gradients, 3 and parameters."""
     offload_optimizer: bool = False
+    """Keep the optimizer state in CPU memory (ZeRO 1 to 3)."""
     offload_parameters: bool = False
     """ZeRO 3 only."""
 
@@ -205,6 +232,7 @@ class ParallelSection(Section):
 
 class CheckpointSection(Section):
     every_steps: PositiveInt = 100
+    """Save after every so many steps, so that a killed run loses no more."""
     keep: int = Field(default=2, ge=2)
     """Complete checkpoints kept; at least two, so that a corrupt one has a predecessor."""
     export_steps: tuple[PositiveInt, ...] = ()
@@ -215,6 +243,7 @@ class LogSection(Section):
     to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     """Besides metrics.jsonl, which is always written."""
     project: str = "ropewalk"
+    """Project name at those that have projects."""
 
 
 class PerplexityTask(Section):
@@ -228,18 +257,26 @@ class PerplexityTask(Section):
 
 class PasskeyTask(Section):
     lengths: tuple[PositiveInt, ...] = Field(min_length=1)
+    """Exact lengths of the prompts with their answer, tokens."""
     depths: tuple[Share, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    """Where the key stands: 0 at the start, 1 at the end, right before the question."""
     trials: PositiveInt = 10
+    """Prompts for each length and depth."""
     digits: PositiveInt = 5
+    """Digits of the key."""
 
 
 class GapTask(Section):
     """Perplexity of a block of text read after another one with a jump in position between: far positions, cheaply."""
 
     gaps: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    """Jumps in position between the two blocks."""
     context_tokens: PositiveInt = 512
+    """Length of the first block."""
     target_tokens: PositiveInt = 512
+    """Length of the second block, which is scored."""
     windows: PositiveInt = 8
+    """Places in the held-out text that are probed."""
 
 
 class EvalSection(Section):
@@ -256,6 +293,7 @@ class RunConfig(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the run folder `runs/NAME`."""
     seed: int = Field(default=1, ge=0)
+    """Decides weights of a fresh model, order of rows and keys."""
     model: ModelSection
     rope: RopeSection
     finetune: Finetune = FullFinetune()

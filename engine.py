@@ -10,6 +10,7 @@ DeepSpeed dict comes from RunConfig alone.
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import socket
@@ -74,10 +75,13 @@ def start_world() -> World:
             port = probe.getsockname()[1]
         alone = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         os.environ.update({key: str(value) for key, value in alone.items()})
-    import deepspeed
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # said outright, DeepSpeed does not warn that it had to guess
+    with quiet_deepspeed():
+        import deepspeed
 
-    if not dist.is_initialized():
-        deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
+        if not dist.is_initialized():
+            deepspeed.init_distributed(dist_backend="nccl" if torch.cuda.is_available() else "gloo", verbose=False)
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -272,7 +276,7 @@ def quiet_deepspeed() -> Iterator[None]:
     logger = logging.getLogger("DeepSpeed")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         try:
             yield

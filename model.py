@@ -93,13 +93,15 @@ def load_bundle(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> ModelB
                 f"model.base {section.base} has vocab_size {base_config.vocab_size} but its tokenizer makes ids up to "
                 f"{len(tokenizer) - 1}. Set model.tokenizer to the tokenizer this model was trained with."
             )
-    rope = read_rope(base_config)
+    rope = read_rope(base_config, config.rope.original_window)
     if rope.base.window != config.rope.original_window:
         raise ModelError(
             f"rope.original_window = {config.rope.original_window}, but {section.base} says its pretrained window is "
             f"{rope.base.window}. Set rope.original_window: {rope.base.window}."
         )
-    extended = extend_config(base_config, method, target, replace_existing=config.rope.replace_existing)
+    extended = extend_config(
+        base_config, method, target, replace_existing=config.rope.replace_existing, original_window=rope.base.window
+    )
     extended._attn_implementation = section.attention
     if section.fresh is not None:
         extended.dtype = dtype
@@ -219,7 +221,7 @@ class _loading:
         path = Path(_location(self.name))
         if path.exists() and not path.is_dir():
             raise ModelError(f"model {self.name} is a file; give the folder that holds config.json")
-        if path.is_dir() and not (path / "config.json").exists():
+        if self.what != "a tokenizer" and path.is_dir() and not (path / "config.json").exists():
             raise ModelError(f"model folder {self.name} holds no config.json. Give a transformers model folder.")
         looks_local = self.name.startswith((".", "/", "~")) or self.name.count("/") != 1
         if not path.exists() and looks_local:

@@ -135,7 +135,8 @@ class RowSampler:
             )
         if plan.tokens > self.config.rope.target_window or plan.tokens < SHORTEST_ROW:
             raise DataError(
-                f"{where}.tokens = {plan.tokens} is outside {SHORTEST_ROW}..{self.config.rope.target_window} (the target window)."
+                f"{where}.tokens = {plan.tokens} is outside {SHORTEST_ROW}..{self.config.rope.target_window}, "
+                "the target window."
             )
         if plan.passkey > 0:
             shortest = self.template.shortest_tokens(self.config.data.passkey_digits) - 1

@@ -38,7 +38,8 @@ __all__ = ["BaseRope", "METHODS", "Method", "MethodError", "Record", "Rotary", "
 def parse_method(text: str, default_factor: float | None = None) -> Method:
     """Read `name[:factor][,key=value...]`, the way methods are written everywhere, e.g. `yarn:8,beta_fast=16`.
 
-    `default_factor` fills in a factor left out (`none` needs none). Raises MethodError that names what is wrong and what is known.
+    `default_factor` fills in a factor left out (`none` needs none). Raises MethodError that names what is wrong and
+    what is known.
     """
     name, _, rest = text.strip().partition(":")
     name = name.strip()

@@ -54,8 +54,8 @@ def read_rope(config: PreTrainedConfig | Mapping[str, Any], original_window: int
     theta = rope.get("rope_theta")
     if theta is None:
         raise ModelError(
-            f"model type {fields.get('model_type')!r}: its config states no rope_theta, so it does not use RoPE or keeps "
-            "it where stock transformers does not look. Ropewalk extends RoPE models only."
+            f"model type {fields.get('model_type')!r}: its config states no rope_theta, so it does not use RoPE or "
+            "keeps it where stock transformers does not look. Ropewalk extends RoPE models only."
         )
     kind = rope.get("rope_type", rope.get("type", "default"))
     # `proportional` keeps the whole head and zeroes slow pairs; elsewhere the factor cuts the rotated dimensions.
@@ -146,7 +146,7 @@ def verify_rotary(model: nn.Module, method: Method, base: BaseRope) -> None:
 
 
 def both_schemas(config: PreTrainedConfig) -> dict[str, Any]:
-    """config.json with the RoPE written for version 5 (`rope_parameters`) and for version 4 readers, equal in content."""
+    """config.json with the RoPE in both schemas, `rope_parameters` (version 5) and `rope_scaling`, equal in content."""
     fields = config.to_dict()
     rope = fields["rope_parameters"]
     if _is_nested(rope):
@@ -203,8 +203,8 @@ def _pretrained_window(fields: Mapping[str, Any], rope: Mapping[str, Any], kind:
         raise ModelError("config.json states no max_position_embeddings; say rope.original_window in the recipe")
     if kind == "linear":
         raise ModelError(
-            f"config.json carries linear scaling x{rope.get('factor'):g} and max_position_embeddings {longest}, but not the "
-            "pretrained window (original_max_position_embeddings). State it: original_window."
+            f"config.json carries linear scaling x{rope.get('factor'):g} and max_position_embeddings {longest}, but not "
+            "the pretrained window (original_max_position_embeddings). State it: original_window."
         )
     return int(longest)
 

@@ -10,7 +10,7 @@ from .base import BaseRope, Record, Rotary, clamp
 
 
 class Llama3(Record):
-    """Keep pairs with more than `high` rotations over the pretrained window, interpolate those with fewer than `low`."""
+    """Keep pairs that turn more than `high` times over the pretrained window, interpolate those under `low` turns."""
 
     name: Literal["llama3"] = "llama3"
     low: float = Field(default=1.0, gt=0)

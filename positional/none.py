@@ -8,7 +8,7 @@ from .base import BaseRope, Record, Rotary
 
 
 class NoChange(Record):
-    """Leave every frequency as it is; the rival that interpolation is compared with. `factor` states the window only."""
+    """Leave every frequency as it is; the rival of interpolation. `factor` states the window only."""
 
     name: Literal["none"] = "none"
 

@@ -1,4 +1,4 @@
-"""Scores -> report.json, report.html and figures. Imports neither torch nor transformers; matplotlib only when it draws."""
+"""Scores -> report.json, report.html and figures. No torch or transformers; matplotlib only to draw."""
 
 from ..errors import RopewalkError as RopewalkError  # parent-relative on purpose: a bare `import report` must fail
 from .build import build_report

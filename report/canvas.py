@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .schema import UNTRAINED
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED, GRID = "#1b2025", "#626c76", "#dde2e7"
-PAGE_COLOURS = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
+INK, MUTED, GRID, PAPER = "#1b2025", "#626c76", "#dde2e7", "#fffffe"
+PAGE_COLOURS = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", PAPER: "var(--paper)"}
 """Inside the page these follow its light or dark scheme."""
 
 METHOD_COLOURS = {
@@ -78,9 +78,12 @@ def draw(size: Size, paint: Callable[[Figure], None], titles: Mapping[str, str] 
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    settings = {
+    settings: dict[Any, Any] = {
         "font.family": "DejaVu Sans",  # ships with matplotlib, and is wider than most: text never outgrows its place
         "font.size": 9,
+        "figure.facecolor": PAPER,
+        "savefig.facecolor": PAPER,
+        "axes.facecolor": PAPER,
         "axes.edgecolor": MUTED,
         "axes.labelcolor": INK,
         "axes.linewidth": 0.8,
@@ -102,7 +105,6 @@ def draw(size: Size, paint: Callable[[Figure], None], titles: Mapping[str, str] 
     }
     with mpl.rc_context(settings):
         figure = Figure(figsize=(size.width, size.height), layout="constrained")
-        figure.patch.set_alpha(0)
         paint(figure)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})

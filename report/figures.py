@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from .canvas import MUTED, LineStyle, Size, draw, mark_windows, plain_log_axis, spaced_log_ticks
+from .canvas import MUTED, PAPER, LineStyle, Size, draw, mark_windows, plain_log_axis, spaced_log_ticks
 from .schema import PasskeyRow
 from .words import compact_tokens, percent
 
@@ -127,7 +127,9 @@ def training_loss(curves: Sequence[LossCurve], size: Size) -> str:
                     axes.plot(*end, style.marker, color=style.colour, markersize=5, clip_on=False)
                     axes.plot([], [], style.marker, color=style.colour, linestyle=style.dash, label=curve.label)
             axes.set_title(names[bucket], fontsize=9, color=MUTED)
-        figure.supxlabel("training step", fontsize=9)
+            if beside:
+                axes.set_xlabel("training step")
+        figure.axes[-1].set_xlabel("training step")
         figure.supylabel("loss, nats a token", fontsize=9)
         _legend(figure, next(iter(figure.axes)))
 
@@ -154,7 +156,7 @@ def passkey_map(rows: Sequence[PasskeyRow], intervals: Sequence[tuple[float, flo
         axes = figure.subplots()
         for row, gid in zip(rows, titles, strict=True):
             x, y, rate = lengths.index(row.length), depths.index(row.depth), row.correct / row.n
-            cell = Rectangle((x, y), 1, 1, facecolor=shades(rate), edgecolor="white", linewidth=1, gid=gid)
+            cell = Rectangle((x, y), 1, 1, facecolor=shades(rate), edgecolor=PAPER, linewidth=1, gid=gid)
             axes.add_patch(cell)
             if len(lengths) <= 6:
                 ink = (
@@ -217,7 +219,7 @@ def _line(axes: Axes, curve: Curve, xs: Sequence[float], whiskers: bool = False)
         color=style.colour,
         marker=style.marker,
         markersize=4.5,
-        markerfacecolor=style.colour if curve.trained else "white",
+        markerfacecolor=style.colour if curve.trained else PAPER,
         linestyle=style.dash if curve.trained else (0, (1, 1.6)),
         linewidth=1.7 if curve.trained else 1.3,
         label=curve.label,
@@ -248,18 +250,6 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 
 def _smoothed(values: Sequence[float]) -> list[float]:
-    """Mean over the twentieth of the run before each step."""
-    reach = max(1, len(values) // 20)
-    return [fmean(values[max(0, i - reach + 1) : i + 1]) for i in range(len(values))]
-
-
-__all__ = [
-    "Curve",
-    "LossCurve",
-    "nll_by_position",
-    "passkey_map",
-    "perplexity_by_gap",
-    "perplexity_by_length",
-    "retrieval_by_steps",
-    "training_loss",
-]
+    """Mean over the twentieth of the run around each step."""
+    reach = len(values) // 40
+    return [fmean(values[max(0, i - reach) : i + reach + 1]) for i in range(len(values))]

@@ -53,7 +53,7 @@ def render(
         training_rows=_training_rows(report, methods),
         recipes=[(run.arm, recipe_yaml(run.recipe)) for run in report.runs],
         origins=_origins(report),
-        export=notes.export or (f"runs/{report.runs[0].arm}/export" if report.runs else ""),
+        export=notes.export or (f"{report.runs[0].arm}/export" if report.runs else ""),
     )
 
 
@@ -116,7 +116,7 @@ def _origins(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
         gpus = hardware.pop("gpus", [])
         hardware["GPUs"] = ", ".join(gpus) if gpus else "none"
         facts = [
-            ("commit", f"{run.commit or 'unknown'}{' with changes' if run.dirty else ''}"),
+            ("commit", f"{(run.commit or 'unknown')[:12]}{' with changes' if run.dirty else ''}"),
             ("seed", str(run.seed)),
             *((name, str(value)) for name, value in hardware.items()),
             *run.versions.items(),

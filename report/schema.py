@@ -196,4 +196,4 @@ class ReportNotes(Record):
     sections: dict[str, str] = {}
     """A remark under a section: retrieval, perplexity, positions, gap, loss, cost, rows."""
     export: str | None = None
-    """Folder or hub id to show in "How to load it"; `RUN/export` when absent."""
+    """Folder or hub id to show in "How to load it"; `NAME/export` of the first run when absent."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ropewalk.eval.score import Score, append_scores, wilson
+from ropewalk.report import ReportNotes, build_report
 
 L, TARGET = 256, 2048
 LENGTHS = (256, 512, 1024, 1536, 2048)
@@ -170,3 +171,24 @@ def fake_runs(tmp_path_factory) -> list[Path]:
     """Three run folders; the untrained base's scores are in the direct run's."""
     root = tmp_path_factory.mktemp("runs")
     return [write_run(root / ARMS[method], method) for method in STEPS]
+
+
+@pytest.fixture(scope="session")
+def built(fake_runs, tmp_path_factory) -> Path:
+    """The folder of a report on the three fake runs."""
+    out = tmp_path_factory.mktemp("report")
+    notes = ReportNotes(
+        cautions=("A note on <few> trials.",), sections={"retrieval": "Seen in /home/someone/notes.txt."}
+    )
+    build_report(fake_runs, out, "Tiny base & friends", notes)
+    return out
+
+
+@pytest.fixture(scope="session")
+def make_scores():
+    return model_scores
+
+
+@pytest.fixture(scope="session")
+def make_run():
+    return write_run
