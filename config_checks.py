@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .errors import MethodError
-from .positional import Method, parse_method
+from .positional import parse_method
 from .positional.base import BaseRope
 
 if TYPE_CHECKING:
@@ -77,22 +77,14 @@ def check_rope(rope: RopeSection) -> Iterator[Problem]:
             "published; set a static method such as `ntk` or `yarn`",
         )
         return
-    reached = _target_of(method, original)
-    if reached is not None and reached != target:
+    reached = method.target_window(BaseRope(theta=10000.0, head_dim=128, window=original))  # the factor alone counts
+    if reached != target and rope.method.strip() != "none":
         yield Problem(
             path,
             rope.method,
             f"leads from rope.original_window = {original} to {reached} tokens, but rope.target_window = {target}; "
             f"set the factor {target / original:g} (or leave it out), or rope.target_window: {reached}",
         )
-
-
-def _target_of(method: Method, original: int) -> int | None:
-    """Where the method's own factor leads from `original`; None for a method that states no factor of its own."""
-    inner = getattr(method, "inner", method)
-    if method.name == "none" or getattr(inner, "factor", None) is None:
-        return None
-    return inner.target_window(BaseRope(theta=10000.0, head_dim=128, window=original))
 
 
 def check_model(model: ModelSection, finetune: Any, rope: RopeSection) -> Iterator[Problem]:

@@ -59,7 +59,15 @@ class _Source:
         if isinstance(node, yaml.SequenceNode):
             return [self.build(child, (*path, index), inside) for index, child in enumerate(node.value)]
         assert isinstance(node, yaml.ScalarNode)
-        return _scalar(node)
+        value = _scalar(node)
+        return self.whole(value, node) if isinstance(value, str) else value
+
+    def whole(self, text: str, node: yaml.Node) -> str:
+        """Join the surrogate pairs that JSON escapes (PyYAML leaves them apart); a lone half is an error."""
+        try:
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise ConfigError(f"{self.at(node)}: an escape stands for half a character; write the character") from None
 
     def at(self, node: yaml.Node) -> str:
         return f"{self.name}:{node.start_mark.line + 1}"
@@ -70,6 +78,7 @@ class _Source:
             key = key_node.value
             if not isinstance(key, str):
                 raise ConfigError(f"{self.at(key_node)}: a key must be a word, found a list or mapping")
+            key = self.whole(key, key_node)
             if key in first:
                 again = f"written again at {self.at(key_node)}; keep one of the two"
                 self.problems.append(Problem((*path, key), ABSENT, again))

@@ -72,6 +72,8 @@ def test_the_sound_recipe_is_read(sound: Path) -> None:
         # between fields
         ("rope.target_window=128", "rope.target_window", "below rope.original_window = 256"),
         ("rope.method=linear:4", "rope.method", "set the factor 8"),
+        ("rope.method=none:4", "rope.method", "set the factor 8"),
+        ("rope.method=resonance:4,of=yarn", "rope.method", "set the factor 8"),
         ("rope.method=linaer:8", "rope.method", "linear"),
         ("rope.method=dynamic:8", "rope.method", "neither trained nor published"),
         ("rope.method=linear:0.5", "rope.method", "0.5"),
@@ -123,6 +125,8 @@ def test_faults_of_several_fields(sound: Path, overrides: list[str], field: str)
         ["rope.method=none"],
         ["rope.method=none", "rope.target_window=4096"],
         ["rope.method=yarn:8,beta_fast=16"],
+        ["rope.method=none:8"],
+        ["rope.method=abf:8,theta=1e6"],
         ["train.micro_batch_tokens=4096"],
         ["checkpoint.export_steps=[100]"],
         ["train.warmup_steps=99"],
@@ -170,6 +174,7 @@ def test_all_faults_at_once_each_at_its_line(tmp_path: Path) -> None:
         ("a: &a {b: *a}\n", "1", "contains itself"),
         ("? [a]\n: 1\n", "1", "a key must be a word"),
         ("name: x\n---\nname: y\n", "2", "not valid YAML"),
+        ('a: "\\ud800"\n', "1", "half a character"),
         ("a: &a {b: 1}\nc:\n  <<: *a\n", "2", "unknown key"),
     ],
 )

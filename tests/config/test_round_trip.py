@@ -1,4 +1,4 @@
-"""Dump -> JSON (which is YAML) -> load gives the same config; the strict reader agrees with YAML 1.2 on scalars; the schema holds."""
+"""Dump -> JSON (which is YAML) -> load gives the same config; scalars are read as YAML 1.2 says; the schema holds."""
 
 import json
 import tempfile
@@ -35,7 +35,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
     steps = draw(st.integers(1, 10_000))
     micro = draw(st.integers(8, 65_536))
     rows = draw(st.lists(st.integers(1, min(micro, original * factor)), min_size=1, max_size=3))
-    text = st.text(min_size=1, max_size=12).filter(lambda word: "\x85" not in word)
+    text = st.text(min_size=1, max_size=12)
     return RunConfig.model_validate(
         {
             "name": draw(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)),
