@@ -70,10 +70,16 @@ def line_styles(arms: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LineSt
     return styles
 
 
-def draw(size: Size, paint: Callable[[Figure], None], titles: Mapping[str, str] | None = None) -> str:
+def draw(
+    size: Size,
+    paint: Callable[[Figure], None],
+    titles: Mapping[str, str] | None = None,
+    margins: tuple[float, float, float, float] | None = None,
+) -> str:
     """Run `paint` on an empty figure of `size` and return the SVG text, with no date and no random ids.
 
-    `titles` maps the gid of an artist to the text that shows on hover over it.
+    `titles` maps the gid of an artist to the text that shows on hover over it. `margins` (left, bottom, right, top, in
+    inches) place the axes; without them the labels are measured, which costs a second drawing.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -104,7 +110,12 @@ def draw(size: Size, paint: Callable[[Figure], None], titles: Mapping[str, str] 
         "svg.hashsalt": "ropewalk",
     }
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(size.width, size.height), layout="constrained")
+        figure = Figure(figsize=(size.width, size.height), layout=None if margins else "constrained")
+        if margins:
+            left, bottom, right, top = margins
+            figure.subplots_adjust(
+                left / size.width, bottom / size.height, 1 - right / size.width, 1 - top / size.height
+            )
         paint(figure)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})

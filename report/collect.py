@@ -16,7 +16,7 @@ from ..errors import ConfigError, EvalError
 from ..eval.score import Score, read_scores
 from .schema import UNTRAINED
 
-ABSOLUTE_PATH = re.compile(r"(?<![\w.:/~-])(?:~|[A-Za-z]:)?(?:[/\\][\w.@+ -]*[\w.@+-])+[/\\]?")
+ABSOLUTE_PATH = re.compile(r"(?<![\w.:/~-])(?:~|[A-Za-z]:)?(?:[/\\][\w.@+-](?:[\w.@+ -]*[\w.@+-])?)+[/\\]?")
 """A path from the root, a home or a drive; the look-behind spares URLs, `and/or` and relative paths."""
 
 

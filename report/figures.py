@@ -174,7 +174,8 @@ def passkey_map(rows: Sequence[PasskeyRow], intervals: Sequence[tuple[float, flo
         for spine in axes.spines.values():
             spine.set_visible(False)
 
-    return draw(Size(2.0, 0.35 + 0.27 * len(depths)), paint, titles)
+    margins = (0.3, 0.22, 0.03, 0.03)
+    return draw(Size(2.0, 0.25 + 0.27 * len(depths)), paint, titles, margins)
 
 
 def _over_tokens(
