@@ -79,8 +79,8 @@ def test_a_package_with_another_text_or_none_is_refused(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name, source in BUILTIN.items() if source.fetched))
-def test_packaged_texts(name, tmp_path_factory):
-    cache = tmp_path_factory.getbasetemp() / "packages-cache"
+def test_packaged_texts(name, request):
+    cache = request.config.rootpath / ".cache" / "ropewalk"  # where the command line keeps them too
     try:
         documents = builtin_documents(name, cache)
     except DataError as error:
