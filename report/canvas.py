@@ -62,11 +62,11 @@ def line_styles(arms: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LineSt
         name = method.partition(":")[0]
         kind = "direct" if name == "none" else name
         if name == "none" and arm == UNTRAINED:
-            colour = INK
+            colour, marker = INK, MARKERS[0]
         else:
-            colour = METHOD_COLOURS.get(kind) or next(spare)
+            colour, marker = METHOD_COLOURS.get(kind) or next(spare), MARKERS[1 + index % (len(MARKERS) - 1)]
         repeat = seen[kind] = seen.get(kind, -1) + 1
-        styles[method, arm] = LineStyle(colour, MARKERS[index % len(MARKERS)], dashes[repeat % len(dashes)])  # type: ignore[arg-type]
+        styles[method, arm] = LineStyle(colour, marker, dashes[repeat % len(dashes)])  # type: ignore[arg-type]
     return styles
 
 

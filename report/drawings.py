@@ -12,7 +12,7 @@ from .collect import RunRecord
 from .figures import Curve, LossCurve
 from .schema import HEADLINE_THRESHOLD, UNTRAINED, PasskeyLengthRow, PasskeyRow, PerplexityRow, Report
 from .tables import Row, series
-from .words import arm_labels, method_name, method_title, steps_label, trained_label
+from .words import arm_labels, arm_suffixes, method_name, method_title, steps_label
 
 Arm = tuple[str, str]
 
@@ -43,7 +43,10 @@ def look(report: Report) -> Look:
     ordered = [arm for arm in arms if arm[1] != UNTRAINED or arm[0] not in trained]
     ordered += [] if ("none", UNTRAINED) in ordered else [("none", UNTRAINED)]
     own = {run.arm: method_name(run.method) for run in report.runs}
-    return Look(arm_labels(ordered, own), line_styles(ordered))
+    suffixes = arm_suffixes({run.arm: run.method for run in report.runs}, report.training_rows)
+    labels = arm_labels(ordered, own, suffixes)
+    labels |= {(run.method, run.arm): "trained from scratch" for run in report.runs if run.recipe["model"].get("fresh")}
+    return Look(labels, line_styles(ordered))
 
 
 def page_drawings(report: Report, runs: Sequence[RunRecord], seen: Look) -> dict[str, Drawing]:
@@ -124,19 +127,20 @@ def curves(rows: Sequence[Row], seen: Look, x: Callable[[Row], float]) -> list[C
 
 
 def retrieval_curves(rows: Sequence[PasskeyLengthRow], window: int, seen: Look) -> list[Curve]:
-    """Share of keys found at the window over training steps, for every arm measured there."""
+    """Share of keys found at the window over training steps, for every trained arm measured there."""
     at_window = [row for row in rows if row.length == window]
     return [
         Curve(
             label=seen.labels[arm],
             style=seen.styles[arm],
-            trained=arm[1] != UNTRAINED,
+            trained=True,
             xs=tuple(row.trained for row in course),
             values=tuple(row.correct / row.n for row in course),
             lows=tuple(row.low for row in course),
             highs=tuple(row.high for row in course),
         )
         for arm, course in series(at_window).items()
+        if arm[1] != UNTRAINED
     ]
 
 
@@ -158,7 +162,7 @@ def loss_curves(report: Report, runs: Sequence[RunRecord], seen: Look) -> list[L
             if steps:
                 found.append(
                     LossCurve(
-                        label=seen.labels.get(arm, trained_label(arm[0])),
+                        label=seen.labels[arm],
                         style=seen.styles[arm],
                         bucket=bucket,
                         steps=tuple(step["step"] for step in steps),

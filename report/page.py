@@ -9,7 +9,7 @@ from typing import Any
 from . import view
 from .drawings import Arm, Drawing, Look, map_legend
 from .schema import Report, ReportNotes
-from .words import retrieval_sentence, row_sentence, state_label, steps_label, trained_label
+from .words import retrieval_sentence, row_sentence, state_label, steps_label
 
 HERE = Path(__file__).parent
 
@@ -29,7 +29,7 @@ def render(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"tokens": "{:,}".format}
-    methods = {run.arm: trained_label(run.method) for run in report.runs}
+    methods = {run.arm: seen.labels[run.method, run.arm] for run in report.runs}
     return environment.get_template("page.html.jinja").render(
         report=report,
         notes=notes,
@@ -49,7 +49,7 @@ def render(
         gap=view.gap_table(report, seen),
         cost=view.cost_table(report.cost, methods),
         loss=view.loss_table(report),
-        summary=notes.summary or default_summary(report),
+        summary=notes.summary or default_summary(report, methods),
         training_rows=_training_rows(report, methods),
         recipes=[(run.arm, recipe_yaml(run.recipe)) for run in report.runs],
         origins=_origins(report),
@@ -57,12 +57,12 @@ def render(
     )
 
 
-def default_summary(report: Report) -> tuple[str, ...]:
+def default_summary(report: Report, methods: Mapping[str, str]) -> tuple[str, ...]:
     """What was done, from the rows alone."""
     if not report.runs or report.original_window is None or report.target_window is None:
         return ()
     factor = report.target_window / report.original_window
-    tuned = [f"{trained_label(run.method)} ({steps_label(run.steps)})" for run in report.runs]
+    tuned = [f"{methods[run.arm]} ({steps_label(run.steps)})" for run in report.runs]
     if factor == 1:
         return (f"{report.runs[0].model} was trained at a window of {report.original_window:,} tokens.",)
     return (
@@ -101,7 +101,7 @@ def _training_rows(report: Report, methods: Mapping[str, str]) -> list[tuple[str
     for arm in dict.fromkeys(row.arm for row in report.training_rows):
         rows = [row for row in report.training_rows if row.arm == arm]
         sentences = tuple(map(row_sentence, rows))
-        told.setdefault(sentences, []).append(f"{methods[arm]} ({arm})")
+        told.setdefault(sentences, []).append(methods[arm] if arm in methods[arm] else f"{methods[arm]} ({arm})")
         verdicts[sentences] = retrieval_sentence(rows) if report.passkey else ""
     return [(", ".join(arms), list(sentences), verdicts[sentences]) for sentences, arms in told.items()]
 

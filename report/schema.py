@@ -135,7 +135,9 @@ class DataRow(Record):
     row_tokens: int
     positions: str
     share: float
-    """Of the micro batches."""
+    """Of the micro batches, over the steps in which this kind takes part."""
+    steps: int
+    """In how many steps it takes part."""
     text: float
     passkey: float
     repeat: float

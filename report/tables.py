@@ -180,22 +180,31 @@ def cost_row(run: RunRecord) -> CostRow | None:
 
 
 def data_rows(run: RunRecord) -> tuple[DataRow, ...]:
-    """The row plans of the recipe, with their share of the micro batches."""
-    plans = run.config.data.rows
-    total = sum(plan.weight for plan in plans)
+    """The row plans of the recipe, each with its share of the micro batches over the steps it takes part in."""
+    total = run.config.train.steps
+    shares: list[list[float]] = [[] for _ in run.config.data.rows]
+    for step in range(total):
+        weights = [
+            plan.weight if plan.first_step <= step < (plan.last_step or total) else 0.0 for plan in run.config.data.rows
+        ]
+        for share, weight in zip(shares, weights, strict=True):
+            if weight:
+                share.append(weight / sum(weights))
     return tuple(
         DataRow(
             arm=run.config.name,
             row_tokens=plan.tokens,
             positions=plan.positions,
-            share=plan.weight / total,
+            share=fmean(share),
+            steps=len(share),
             text=plan.text,
             passkey=plan.passkey,
             repeat=plan.repeat,
             first_step=plan.first_step,
             last_step=plan.last_step,
         )
-        for plan in plans
+        for plan, share in zip(run.config.data.rows, shares, strict=True)
+        if share
     )
 
 

@@ -63,9 +63,12 @@ def headline_cards(report: Report, seen: Look) -> list[Card]:
     best = {key: row for key, row in sorted(best.items(), key=lambda item: item[1].trained)}
     cards = []
     for found in sorted(report.steps_to_window, key=lambda row: (row.steps is None, row.steps or 0)):
+        if found.arm == UNTRAINED and found.steps is None:
+            continue  # never trained: there is no course to speak of
         label = seen.labels[found.method, found.arm]
         last = best.get((found.arm, found.method)) or best.get((UNTRAINED, found.method))
-        reached = f"k_max {last.k_max:,} after {steps_label(last.trained)}" if last else ""
+        when = f"after {steps_label(last.trained)}" if last and last.trained else "untrained"
+        reached = f"k_max {last.k_max:,} {when}" if last else ""
         if found.steps is None:
             card = Card(
                 label, "not reached", f"in {steps_label(found.tried)}" if found.tried else "untrained", reached, False
@@ -88,9 +91,10 @@ def before_after(report: Report, seen: Look) -> Table:
     k_max = [row for row in report.k_max if row.threshold == HEADLINE_THRESHOLD]
     ppl = one_protocol(report.perplexity)
     near, far = ([row for row in ppl if row.length == window] for window in (original, target))
-    no_gap = [row for row in report.gap if row.gap == 0]
-    largest = max((row.gap for row in report.gap), default=0)
-    wide_gap = [row for row in report.gap if row.gap == largest > 0]
+    gaps = () if far else report.gap  # the far positions themselves say more, where they were measured
+    no_gap = [row for row in gaps if row.gap == 0]
+    largest = max((row.gap for row in gaps), default=0)
+    wide_gap = [row for row in gaps if row.gap == largest > 0]
     found = [row for row in report.passkey_by_length if row.length == target]
     columns = {
         f"k_max at {percent(HEADLINE_THRESHOLD)}": _ends(k_max, lambda row: f"{row.k_max:,}"),

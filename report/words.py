@@ -27,10 +27,13 @@ def method_title(method: str) -> str:
     return f"{title} ({parameters})" if parameters else title
 
 
-def arm_labels(arms: Iterable[tuple[str, str]], own: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """A short name for each (method, arm). `own` is the name of the method each run was trained with.
+def arm_labels(
+    arms: Iterable[tuple[str, str]], own: Mapping[str, str], suffixes: Mapping[str, str]
+) -> dict[tuple[str, str], str]:
+    """A short name for each (method, arm).
 
-    The arm's own name is added where two arms share a method, or where an arm is measured with another's method.
+    `own` is the name of the method each run was trained with: weights measured with another's method say so. `suffixes`
+    tell apart arms that share a method; an arm without one goes by its own name where it must.
     """
     arms = list(arms)
     shared = [method for method, arm in arms if arm != UNTRAINED]
@@ -41,9 +44,25 @@ def arm_labels(arms: Iterable[tuple[str, str]], own: Mapping[str, str]) -> dict[
         else:
             label = untrained_label(method) if arm == UNTRAINED else trained_label(method)
             if arm != UNTRAINED and shared.count(method) > 1:
-                label += f", {arm}"
+                label += suffixes.get(arm, f", {arm}")
         labels[method, arm] = label
     return labels
+
+
+def arm_suffixes(methods: Mapping[str, str], rows: Sequence[DataRow]) -> dict[str, str]:
+    """What tells arms of one method apart, where it is that one of them saw plain text only.
+
+    `methods` is the method by arm. Arms for which that does not decide get no suffix here.
+    """
+    retrieval = {row.arm for row in rows if row.passkey or row.repeat}
+    suffixes = {}
+    for method in set(methods.values()):
+        arms = [arm for arm in methods if methods[arm] == method]
+        plain = [arm for arm in arms if arm not in retrieval]
+        taught = [arm for arm in arms if arm in retrieval]
+        if len(plain) == len(taught) == 1:
+            suffixes |= {plain[0]: ", plain text only", taught[0]: ""}
+    return suffixes
 
 
 def method_name(method: str) -> str:
@@ -121,13 +140,14 @@ def row_sentence(row: DataRow) -> str:
     when = ""
     if row.first_step or row.last_step:
         end = f" to {row.last_step:,}" if row.last_step else " on"
-        when = f" From step {row.first_step:,}{end}."
-    return f"{share}: rows of {row.row_tokens:,} tokens, {positions}; {content}.{when}"
+        when = f" from step {row.first_step:,}{end}"
+    return f"{share}{when}: rows of {row.row_tokens:,} tokens, {positions}; {content}."
 
 
 def retrieval_sentence(rows: Sequence[DataRow]) -> str:
     """What passkey figures of an arm with these rows can and cannot say."""
-    share = sum(row.share * row.passkey for row in rows)
+    total = sum(row.share * row.steps for row in rows)
+    share = sum(row.share * row.steps * row.passkey for row in rows) / total
     if share == 0:
         return "No passkey prompts were trained on: retrieval was only measured."
     return (

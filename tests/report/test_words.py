@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from ropewalk.report.canvas import line_styles, spaced_log_ticks
 from ropewalk.report.collect import without_paths
-from ropewalk.report.words import arm_labels, byte_size, compact_tokens, duration, method_title, number
+from ropewalk.report.schema import DataRow
+from ropewalk.report.words import (
+    arm_labels,
+    arm_suffixes,
+    byte_size,
+    compact_tokens,
+    duration,
+    method_title,
+    number,
+    retrieval_sentence,
+)
 
 NAME = st.text("abcdefgXYZ0123456789._-", min_size=1, max_size=8).filter(lambda name: name.strip(".-") != "")
 
@@ -62,7 +72,7 @@ def test_labels_tell_all_arms_apart():
         ("none", "untrained"),
         ("ntk:8", "untrained"),
     ]
-    labels = arm_labels(arms, {"a": "linear", "b": "linear", "c": "none"})
+    labels = arm_labels(arms, {"a": "linear", "b": "linear", "c": "none"}, {})
     assert len(set(labels.values())) == len(arms)
     assert labels["none", "untrained"] == "base model"
     assert "direct" not in labels["none", "a"]  # the weights of a linear run, read with none: no direct fine-tuning
@@ -97,3 +107,27 @@ def test_ticks_keep_the_ends_and_their_distance(values, gap):
     if len(ticks) > 2:
         span = log(ticks[-1] / ticks[0])
         assert all(log(b / a) / span >= gap - 1e-9 for a, b in pairwise(ticks))
+
+
+def test_an_arm_that_saw_plain_text_only_is_named_so():
+    def row(arm: str, passkey: float, steps: int = 100, share: float = 1.0) -> DataRow:
+        return DataRow(
+            arm=arm,
+            row_tokens=256,
+            positions="dense",
+            share=share,
+            steps=steps,
+            text=1 - passkey,
+            passkey=passkey,
+            repeat=0,
+            first_step=0,
+        )
+
+    rows = [row("a", 0.4), row("b", 0.0)]
+    suffixes = arm_suffixes({"a": "linear:8", "b": "linear:8"}, rows)
+    labels = arm_labels([("linear:8", "a"), ("linear:8", "b")], {}, suffixes)
+    assert list(labels.values()) == ["linear (PI) ×8", "linear (PI) ×8, plain text only"]
+    assert arm_suffixes({"a": "linear:8", "c": "linear:8"}, [row("a", 0.4), row("c", 0.1)]) == {}
+    assert "only measured" in retrieval_sentence([rows[1]])
+    early = [row("a", 1.0, steps=20, share=0.5), row("a", 0.0, steps=20, share=0.5), row("a", 0.0, steps=80)]
+    assert "10\u00a0%" in retrieval_sentence(early)
