@@ -18,8 +18,9 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "positional": {"errors"},
     "positional.hf": {"errors", "positional"},
-    "config_checks": {"errors", "positional", "config"},
-    "config": {"errors", "positional", "config_checks"},
+    "config_checks": {"errors", "positional", "config"},  # config for its types only
+    "config_data": set(),
+    "config": {"errors", "positional", "config_checks", "config_data"},
     "recipe_yaml": {"errors", "config_checks"},
     "recipe_errors": {"config", "config_checks"},
     "recipe_file": {"errors", "positional", "config", "config_checks", "recipe_yaml", "recipe_errors"},
@@ -55,7 +56,17 @@ LAYERS |= {
 ENTRY = {"cli"}
 """The command line imports everything, inside functions; only scripts that are entries themselves may reach back."""
 
-TORCH_FREE = ["errors", "config", "config_checks", "recipe_yaml", "recipe_errors", "recipe_file", "eval.score", "cli"]
+TORCH_FREE = [
+    "errors",
+    "config",
+    "config_checks",
+    "config_data",
+    "recipe_yaml",
+    "recipe_errors",
+    "recipe_file",
+    "eval.score",
+    "cli",
+]
 
 
 def modules() -> dict[str, Path]:
