@@ -24,6 +24,7 @@ INSTRUCTION = "One passkey is hidden in this text. Remember it.\n"
 FILLER = " The hills are quiet. The water is cold. Birds fly over the road. We walk on and rest."
 NEEDLE = "\nThe passkey is {key}. Remember it: {key}.\n"
 QUESTION = "\nWhat is the passkey? The passkey is"
+LINE_BEFORE = "x\n"
 SAMPLE_KEYS = 32
 """Keys tried to find how many tokens a key takes at most in a tokenizer that groups digits."""
 
@@ -57,7 +58,7 @@ class PasskeyTemplate:
         """The least `length_tokens` (prompt and answer) that `build` takes for keys of so many digits."""
         rng = np.random.default_rng(0)
         keys = [_random_key(rng, digits) for _ in range(SAMPLE_KEYS)]
-        return max(self._fixed_tokens(key) for key in keys)
+        return max(self._fixed_tokens(self._needle(key), self._answer(key)) for key in keys)
 
     def build(self, length_tokens: int, depth: float, key: str) -> PasskeyPrompt:
         """The prompt whose ids and answer ids are `length_tokens` together; it opens with the tokenizer's bos, if any.
@@ -71,7 +72,8 @@ class PasskeyTemplate:
             )
         if not (key.isascii() and key.isdigit()):
             raise DataError(f"passkey {key!r} is not a number. Give a string of digits.")
-        room = length_tokens - self._fixed_tokens(key)
+        needle, answer = self._needle(key), self._answer(key)
+        room = length_tokens - self._fixed_tokens(needle, answer)
         if room < 0:
             raise DataError(
                 f"a passkey prompt of {length_tokens} tokens is too short: with this tokenizer and {len(key)} digits "
@@ -79,25 +81,34 @@ class PasskeyTemplate:
             )
         before = round(depth * room)
         filler = self._filler(room)
-        needle, answer = self._needle(key), self._answer(key)
         opening = [*self._head, *filler[:before]]
         ids = [*opening, *needle, *filler[before:], *self._question]
         needle_end = len(opening) + len(needle)
         question_start = len(ids) - len(self._question)
         return PasskeyPrompt(np.array(ids, dtype=np.int64), answer, len(opening), needle_end, key, question_start)
 
-    def _fixed_tokens(self, key: str) -> int:
-        return len(self._head) + len(self._needle(key)) + len(self._question) + len(self._answer(key))
+    def _fixed_tokens(self, needle: list[int], answer: list[int]) -> int:
+        return len(self._head) + len(needle) + len(self._question) + len(answer)
+
+    def _continued(self, text: str) -> list[int]:
+        """The ids of `text` where it follows a line: without the space some tokenizers put before a first word."""
+        joined = plain_ids(self.tokenizer, LINE_BEFORE + text)
+        line = self._line_before
+        return joined[len(line) :] if joined[: len(line)] == line else plain_ids(self.tokenizer, text)
+
+    @cached_property
+    def _line_before(self) -> list[int]:
+        return plain_ids(self.tokenizer, LINE_BEFORE)
 
     def _filler(self, count: int) -> list[int]:
         cycle = self._cycle
         return (cycle * (count // len(cycle) + 1))[:count]
 
     def _needle(self, key: str) -> list[int]:
-        return continuation_ids(self.tokenizer, NEEDLE.format(key=key))
+        return self._continued(NEEDLE.format(key=key))
 
     def _answer(self, key: str) -> list[int]:
-        whole = continuation_ids(self.tokenizer, f"{QUESTION} {key}")
+        whole = self._continued(f"{QUESTION} {key}")
         prefix = self._question
         if whole[: len(prefix)] != prefix:
             raise DataError(
@@ -112,26 +123,17 @@ class PasskeyTemplate:
 
     @cached_property
     def _cycle(self) -> list[int]:
-        return continuation_ids(self.tokenizer, FILLER)
+        return self._continued(FILLER)
 
     @cached_property
     def _question(self) -> list[int]:
         # The space before the digits belongs to the question where it is a token of its own, so that the answer is
         # digits only; where it is merged with the first digits it belongs to the answer.
-        wholes = [continuation_ids(self.tokenizer, f"{QUESTION} {digit}0000") for digit in "1234567890"]
+        wholes = [self._continued(f"{QUESTION} {digit}0000") for digit in "1234567890"]
         shared = 0
         while all(shared < len(ids) and ids[shared] == wholes[0][shared] for ids in wholes):
             shared += 1
         return wholes[0][:shared]
-
-
-def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The ids of `text` where it follows a line: without the space some tokenizers put before a text's first word."""
-    anchor = plain_ids(tokenizer, "x\n")
-    joined = plain_ids(tokenizer, "x\n" + text)
-    if joined[: len(anchor)] == anchor:
-        return joined[len(anchor) :]
-    return plain_ids(tokenizer, text)
 
 
 def training_key(rng: np.random.Generator, digits: int) -> str:

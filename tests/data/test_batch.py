@@ -9,8 +9,15 @@ from ropewalk.data.batch import Batch, attention_inputs
 
 def tiny(attention: str) -> LlamaForCausalLM:
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = LlamaConfig(vocab_size=64, num_key_value_heads=2, max_position_embeddings=512, **shape)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+    )
     config._attn_implementation = attention
     return LlamaForCausalLM(config).eval()
 

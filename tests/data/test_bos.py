@@ -20,9 +20,9 @@ def variant(tokenizer, *, bos: str | None, template: str | None) -> PreTrainedTo
 @pytest.mark.parametrize("template", [None, "<bos> $A", "<bos> $A <eos>", "$A <eos>"])
 def test_one_bos_in_every_prompt(tokenizer, template):
     tokenizer = variant(tokenizer, bos="<bos>", template=template)
-    bos = tokenizer.bos_token_id
+    (bos,) = bos_ids(tokenizer)
     prompt = PasskeyTemplate(tokenizer).build(200, 0.5, "12345")
-    assert bos_ids(tokenizer) == [bos]
+    assert bos == tokenizer.bos_token_id
     assert prompt.input_ids[0] == bos
     assert (prompt.input_ids == bos).sum() == 1
     assert tokenizer.eos_token_id not in prompt.input_ids.tolist()

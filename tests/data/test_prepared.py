@@ -145,7 +145,8 @@ def test_a_fresh_tokenizer_is_the_same_each_time_and_splits_digits(folder, make_
     ids = one("In 20480 tokens,\n  x = 7\n")["input_ids"]
     assert ids[0] == one.bos_token_id
     assert one.decode(ids[1:]) == "In 20480 tokens,\n  x = 7\n"
-    assert [one.decode([i]) for i in ids if one.decode([i]).isdigit()] == list("204807")
+    pieces = [str(one.decode([i])) for i in ids]
+    assert [piece for piece in pieces if piece.strip().isdigit()] == list("204807")
     for text in ("日本語 🙂 \u00a0é\r\n", reference_text[5000:6000]):
         assert one.decode(plain_ids(one, text)) == text
     with pytest.raises(DataError, match="too small"):
