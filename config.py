@@ -33,6 +33,8 @@ class FreshModel(Section):
     """Key and value heads; num_heads must be a multiple of it."""
     rope_theta: PositiveFloat = 10000.0
     """RoPE base."""
+    initializer_range: PositiveFloat = 0.02
+    """Standard deviation of the random start; narrow models learn to copy sooner with about 1 / sqrt(hidden_size)."""
     tie_embeddings: bool = True
     """The output head shares the weights of the embedding."""
 

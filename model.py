@@ -128,6 +128,7 @@ def fresh_config(shape: FreshModel, window: int, tokenizer: PreTrainedTokenizerB
         num_attention_heads=shape.num_heads,
         num_key_value_heads=shape.num_kv_heads,
         max_position_embeddings=window,
+        initializer_range=shape.initializer_range,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         tie_word_embeddings=shape.tie_embeddings,
         bos_token_id=tokenizer.bos_token_id,

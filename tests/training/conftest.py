@@ -35,9 +35,10 @@ checkpoint: {every_steps: 3, keep: 2}
 """
 
 
-@pytest.fixture
-def workplace(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `recipe.yaml` and six texts."""
+    tmp_path = tmp_path_factory.mktemp("work")
     (tmp_path / "texts").mkdir()
     for number in range(6):
         lines = [f"line {i} of text {number}: the {i * 7 % 13} grey geese fly over {i * number % 17} hills" for i in range(150)]

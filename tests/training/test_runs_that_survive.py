@@ -30,7 +30,7 @@ def wait_for(path: Path, process, seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def unbroken(workplace: Path) -> Path:
     code, printed = finish(start(workplace, "train", "recipe.yaml", "--out", "runs/unbroken"))
     assert code == 0, printed
