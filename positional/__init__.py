@@ -61,6 +61,8 @@ def parse_method(text: str, default_factor: float | None = None) -> Method:
             raise MethodError(
                 f"method {text!r}: {name} has no {key!r}{_nearest(key, known)}. It takes {', '.join(known)}"
             )
+        if key in values:
+            raise MethodError(f"method {text!r}: {key} is given twice")
         values[key] = _value(text, key, value.strip())
     if "factor" not in values and name != "none":
         if default_factor is None:
@@ -72,7 +74,8 @@ def parse_method(text: str, default_factor: float | None = None) -> Method:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         found = "" if first["type"] in ("missing", "value_error") else f" = {first['input']!r}"
-        raise MethodError(f"method {text!r}: {where}{found}: {first['msg']}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise MethodError(f"method {text!r}: {f'{where}{found}: ' if where else ''}{message}") from error
 
 
 def format_method(method: Method) -> str:

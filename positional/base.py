@@ -11,6 +11,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..errors import MethodError
+
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 """Target window / pretrained window."""
 
@@ -28,6 +30,14 @@ class BaseRope:
     window: int
     """Tokens the model was pretrained at (L)."""
 
+    def __post_init__(self) -> None:
+        if not 1 < self.theta < math.inf:
+            raise MethodError(f"RoPE theta = {self.theta}: it must be above 1, and finite; models use 1e4 to 1e8")
+        if self.head_dim < 2 or self.head_dim % 2:
+            raise MethodError(f"{self.head_dim} rotated dimensions: RoPE turns pairs, so their number must be even")
+        if self.window < 2:
+            raise MethodError(f"pretrained window = {self.window} tokens: it must be at least 2")
+
     @property
     def num_freqs(self) -> int:
         return self.head_dim // 2
@@ -41,6 +51,12 @@ class BaseRope:
     def turns_F(self) -> tuple[float, ...]:
         """Full rotations of each pair over the pretrained window."""
         return tuple(self.window * w / (2 * math.pi) for w in self.inv_freq_F)
+
+    def theta_scaled(self, scale: float) -> float:
+        """The base under which the slowest pair turns `scale` times slower: theta x scale^(d / (d - 2))."""
+        if self.head_dim == 2:
+            raise MethodError("a larger base slows nothing when one pair rotates alone (2 rotated dimensions)")
+        return self.theta * scale ** (self.head_dim / (self.head_dim - 2))
 
     def dim_at(self, turns: float) -> float:
         """Index (not rounded) of the pair that makes `turns` rotations over the pretrained window."""
@@ -59,7 +75,7 @@ class Rotary:
 class Record(BaseModel):
     """A method: a frozen record with pure functions of the base. Subclasses set the literal `name`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     length_dependent: ClassVar[bool] = False
     """Whether frequencies change with the length at run time; such a method is evaluated but never published."""
@@ -83,7 +99,7 @@ class Record(BaseModel):
 def longrope_carrier(base: BaseRope, rotary: Rotary, factor: float) -> dict[str, Any]:
     """Any fixed frequencies as stock `longrope`: equal short and long lists of base / new frequency.
 
-    Exact to float32 rounding. `short_mscale` and `long_mscale` repeat the attention scale under the names vLLM reads.
+    Exact to float32 rounding. Equal lists, because a reader switches from short to long in the middle of a text.
     """
     divisors = [
         min(old / new, NEVER_TURNS) if new else NEVER_TURNS
@@ -95,7 +111,7 @@ def longrope_carrier(base: BaseRope, rotary: Rotary, factor: float) -> dict[str,
         "factor": float(factor),
         "original_max_position_embeddings": base.window,
         "short_factor": divisors,
-        "long_factor": divisors,
+        "long_factor": list(divisors),
         "attention_factor": rotary.attention_scale,
     }
 

@@ -21,7 +21,7 @@ class Dynamic(Record):
     def theta_at(self, base: BaseRope, length: int) -> float:
         """The rotary base when `length` tokens are read."""
         ratio = self.factor * max(length, base.window) / base.window - (self.factor - 1)
-        return base.theta * ratio ** (base.head_dim / (base.head_dim - 2))
+        return base.theta_scaled(ratio)
 
     def rotary(self, base: BaseRope) -> Rotary:
         """At lengths up to the pretrained window: the base RoPE."""

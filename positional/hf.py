@@ -1,7 +1,6 @@
 """The only door to a transformers config: reads its RoPE, writes the extended one, checks what a model rotates by.
 
-RoPE lives in config.json alone (weights carry no frequencies), in one of two schemas: transformers 5's
-`rope_parameters`, and version 4's `rope_scaling` beside a top-level `rope_theta`. Everything here returns new objects.
+Everything here returns new objects; `swap_rotary` alone changes the model it is given.
 """
 
 from __future__ import annotations
@@ -9,38 +8,33 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import nn
 from transformers.configuration_utils import PreTrainedConfig
 
-from ..errors import ModelError
-from . import Method, MethodError, format_method
+from ..errors import MethodError, ModelError
+from . import Method, format_method
 from .base import BaseRope, Record
-from .dynamic import Dynamic
-from .linear import Linear
-from .llama3 import Llama3
-from .longrope import LongRope
-from .yarn import Yarn
+from .pretrained import NOTE, PretrainedRope, check_composition, note, read_fields
+from .schema import FULL_ATTENTION, flat_rope, is_nested, unread_by_version_4, write_both
 
-FULL_ATTENTION = "full_attention"
-"""Layer type that is extended where RoPE is stated per layer type; local layers keep theirs."""
+__all__ = [
+    "PretrainedRope",
+    "both_schemas",
+    "extend_config",
+    "read_rope",
+    "swap_rotary",
+    "unread_by_version_4",
+    "verify_rotary",
+]
 
-ROUNDING = 1e-6
-"""Relative difference allowed between a float32 buffer and the float64 reference: a few units in the last place."""
+LONGROPE_ONLY = {"phi3", "phi4_multimodal"}
+"""Model types whose configs refuse every scaling but `longrope` (and silently rename `yarn` to it)."""
 
-
-@dataclass(frozen=True)
-class PretrainedRope:
-    """What a config says of a model's RoPE."""
-
-    base: BaseRope
-    """As pretrained: before any scaling the config carries."""
-    existing: Method | None
-    """The scaling the config already carries, stated against `base.window`."""
-    partial_rotary_factor: float
+ROUNDING = 2.0**-23
+"""Room for float32: an exponent, a power and a blend, each rounded once or twice, relative to the base frequency."""
 
 
 def read_rope(config: PreTrainedConfig | Mapping[str, Any], original_window: int | None = None) -> PretrainedRope:
@@ -49,22 +43,7 @@ def read_rope(config: PreTrainedConfig | Mapping[str, Any], original_window: int
     `original_window` settles the pretrained window where the config leaves it open (a `linear` scaling does not say
     whether max_position_embeddings was raised). Raises ModelError for conflicts and for models without RoPE.
     """
-    fields = config if isinstance(config, Mapping) else config.to_dict()
-    rope = _rope_dict(fields)
-    theta = rope.get("rope_theta")
-    if theta is None:
-        raise ModelError(
-            f"model type {fields.get('model_type')!r}: its config states no rope_theta, so it does not use RoPE or "
-            "keeps it where stock transformers does not look. Ropewalk extends RoPE models only."
-        )
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    # `proportional` keeps the whole head and zeroes slow pairs; elsewhere the factor cuts the rotated dimensions.
-    partial = float(rope.get("partial_rotary_factor") or fields.get("partial_rotary_factor") or 1.0)
-    head_dim = fields.get("head_dim") or fields["hidden_size"] // fields["num_attention_heads"]
-    rotated = head_dim if kind == "proportional" else int(head_dim * partial)
-    window = _pretrained_window(fields, rope, kind, original_window)
-    base = BaseRope(theta=float(theta), head_dim=rotated, window=window)
-    return PretrainedRope(base, _existing(rope, kind), 1.0 if kind == "proportional" else partial)
+    return read_fields(config if isinstance(config, Mapping) else config.to_dict(), original_window)
 
 
 def extend_config(
@@ -83,182 +62,101 @@ def extend_config(
     """
     rope = read_rope(config, original_window)
     if rope.existing is not None and not replace_existing:
-        _check_composition(rope.existing, method, rope.base)
-    parameters = method.rope_parameters(rope.base)
-    if rope.partial_rotary_factor != 1.0:
-        if parameters["rope_type"] == "proportional":  # it claims the key that partial rotary needs
-            parameters = Record.rope_parameters(method, rope.base)
-        parameters["partial_rotary_factor"] = rope.partial_rotary_factor
+        check_composition(rope.existing, method, rope.base)
     window = target_window or method.target_window(rope.base)
     if method.length_dependent:
         window = rope.base.window  # its formula reads max_position_embeddings as the original length
     extended = copy.deepcopy(config)
-    for key in ("original_max_position_embeddings", "rope_theta", "rope_scaling"):
-        extended.__dict__.pop(key, None)  # a top-level original window would override the one inside
-    current = config.rope_parameters
-    nested = _is_nested(current)
-    extended.rope_parameters = {**current, FULL_ATTENTION: parameters} if nested else parameters
+    parameters = _stock_form(config, method, rope)
+    nested = is_nested(config.rope_parameters)
+    extended.rope_parameters = {**extended.rope_parameters, FULL_ATTENTION: parameters} if nested else parameters
     extended.max_position_embeddings = window
+    extended.__dict__.pop("rope_theta", None)
+    # Transformers lets a top-level original window override the one inside, so it must be right or absent. `linear`
+    # has no place for it inside, and without it nobody can tell whether the window was already raised.
+    extended.__dict__.pop("original_max_position_embeddings", None)
+    if parameters["rope_type"] == "linear" or hasattr(extended, "original_max_position_embeddings"):
+        setattr(extended, "original_max_position_embeddings", rope.base.window)  # noqa: B010  not a declared field
+    setattr(extended, NOTE, note(method, rope.base))
     return extended
+
+
+def _stock_form(config: PreTrainedConfig, method: Method, rope: PretrainedRope) -> dict[str, Any]:
+    """The method's own stock type, or the general carrier where this config cannot say that type."""
+    parameters = method.rope_parameters(rope.base)
+    kind = parameters["rope_type"]
+    current = flat_rope(config.to_dict())
+    longrope_only = config.model_type in LONGROPE_ONLY and kind not in ("default", "longrope")
+    partial_taken = kind == "proportional" and rope.partial_rotary_factor != 1.0
+    # transformers looks for `truncate` beside the layer types, not inside one
+    truncate_lost = is_nested(config.rope_parameters) and parameters.get("truncate") is False
+    if longrope_only or partial_taken or truncate_lost:
+        if method.length_dependent:
+            raise MethodError(f"{config.model_type} configs cannot say {kind!r}: {format_method(method)} has no form")
+        parameters = Record.rope_parameters(method, rope.base)
+    if "partial_rotary_factor" in current and "partial_rotary_factor" not in parameters:
+        parameters["partial_rotary_factor"] = rope.partial_rotary_factor
+    return parameters
 
 
 def swap_rotary(model: nn.Module, config: PreTrainedConfig) -> None:
     """Give a loaded model the rotary modules that stock transformers builds from `config`, and its RoPE fields."""
     for parent, name, module in list(_rotary_modules(model)):
-        device = module.inv_freq.device
+        device = next(module.buffers()).device
         setattr(parent, name, type(module)(config=config, device=device))  # type: ignore[call-arg]
     own = cast(PreTrainedConfig, model.config)
     own.rope_parameters = copy.deepcopy(config.rope_parameters)
     own.max_position_embeddings = config.max_position_embeddings
+    for key in ("original_max_position_embeddings", NOTE):
+        own.__dict__.pop(key, None)
+        if key in config.__dict__:
+            setattr(own, key, copy.deepcopy(config.__dict__[key]))
 
 
 def verify_rotary(model: nn.Module, method: Method, base: BaseRope) -> None:
-    """Raise ModelError unless every rotary buffer is float32 and the method's, and so is the attention scale."""
+    """Raise ModelError unless every rotary buffer is float32 and the method's, and so is the attention scale.
+
+    Where RoPE is stated per layer type, the extended type is checked.
+    """
     found = list(_rotary_modules(model))
     if not found:
         raise ModelError(f"{type(model).__name__} has no rotary module that stock transformers builds; not supported")
-    expected = method.rotary(base)
-    reference = torch.tensor(expected.inv_freq_F, dtype=torch.float64)
-    label = format_method(method)
     for _, name, module in found:
-        actual = module.inv_freq
-        if actual.dtype != torch.float32:
+        nested = f"{FULL_ATTENTION}_" if hasattr(module, f"{FULL_ATTENTION}_inv_freq") else ""
+        actual_F = getattr(module, f"{nested}inv_freq")
+        scale = float(getattr(module, f"{nested}attention_scaling", 1.0))
+        _verify(f"{name}.{nested}inv_freq", actual_F, scale, method, base)
+
+
+def _verify(name: str, actual_F: torch.Tensor, scale: float, method: Method, base: BaseRope) -> None:
+    expected, label = method.rotary(base), format_method(method)
+    if actual_F.dtype != torch.float32:
+        raise ModelError(
+            f"{name} is {actual_F.dtype}: RoPE needs float32 (at position 32,767 bfloat16 is off by whole turns). "
+            "Load with dtype=... instead of casting the built model."
+        )
+    if len(actual_F) != len(expected.inv_freq_F):
+        raise ModelError(f"{name} rotates {len(actual_F)} pairs, {label} gives {len(expected.inv_freq_F)}")
+    pairs = zip(actual_F.tolist(), expected.inv_freq_F, base.inv_freq_F, strict=True)
+    for pair, (actual, wanted, before) in enumerate(pairs):
+        # Rounding the exponent of theta^-x costs in proportion to x ln theta.
+        exponent = abs(math.log(min(before, wanted or before)))
+        if not abs(actual - wanted) <= ROUNDING * (2 + exponent) * max(before, wanted):
             raise ModelError(
-                f"{name}.inv_freq is {actual.dtype}: RoPE needs float32 (at position 32,767 bfloat16 is off by whole "
-                "turns). Load with dtype=... instead of casting the built model."
+                f"{name}[{pair}] = {actual:.7g}, but {label} gives {wanted:.7g}: transformers does not rotate as asked"
             )
-        actual = actual.detach().double().cpu()
-        if actual.shape != reference.shape:
-            raise ModelError(f"{name} rotates {len(actual)} pairs, {label} gives {len(reference)}")
-        # The floor lets a carrier write a frequency of zero as one too slow to matter.
-        error = (actual - reference).abs() / reference.clamp(min=1e-20)
-        pair = int(error.argmax())
-        if error[pair] > ROUNDING:
-            raise ModelError(
-                f"{name}.inv_freq[{pair}] = {actual[pair]:.6g}, but {label} gives {reference[pair]:.6g}: "
-                "transformers does not rotate as asked"
-            )
-        scale = float(getattr(module, "attention_scaling", 1.0))
-        if not math.isclose(scale, expected.attention_scale, rel_tol=1e-6):
-            raise ModelError(
-                f"{name} scales attention by {scale:.6g}, but {label} asks for {expected.attention_scale:.6g}"
-            )
+    if not math.isclose(scale, expected.attention_scale, rel_tol=1e-6):
+        raise ModelError(f"{name} scales attention by {scale:.6g}, but {label} asks for {expected.attention_scale:.6g}")
 
 
 def both_schemas(config: PreTrainedConfig) -> dict[str, Any]:
     """config.json with the RoPE in both schemas, `rope_parameters` (version 5) and `rope_scaling`, equal in content."""
-    fields = config.to_dict()
-    rope = fields["rope_parameters"]
-    if _is_nested(rope):
-        return fields  # version 4 has no such form
-    fields["rope_theta"] = rope["rope_theta"]
-    if rope["rope_type"] == "default":
-        fields["rope_scaling"] = None
-    else:
-        fields["rope_scaling"] = {key: value for key, value in rope.items() if key != "rope_theta"}
-        if rope["rope_type"] == "longrope":
-            scale = rope["attention_factor"]
-            fields["rope_scaling"] |= {"short_mscale": scale, "long_mscale": scale}
-            fields["rope_parameters"] = {**rope, "short_mscale": scale, "long_mscale": scale}
-    if "partial_rotary_factor" in rope and rope["rope_type"] != "proportional":
-        fields["partial_rotary_factor"] = rope["partial_rotary_factor"]
-    return fields
-
-
-def _rope_dict(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """One flat RoPE dict out of either schema; ModelError when both are there and disagree."""
-    new, old = fields.get("rope_parameters"), fields.get("rope_scaling")
-    if new and _is_nested(new):
-        if FULL_ATTENTION not in new:
-            raise ModelError(f"rope_parameters has layer types {sorted(new)} but no {FULL_ATTENTION!r} to extend")
-        new = new[FULL_ATTENTION]
-    theta = fields.get("rope_theta", fields.get("rotary_emb_base"))
-    legacy = {**(old or {}), **({"rope_theta": theta} if theta is not None else {})}
-    if "type" in legacy:
-        legacy.setdefault("rope_type", legacy.pop("type"))
-    if not new:
-        return legacy
-    merged = dict(new)
-    ignored = {"short_mscale", "long_mscale"}
-    for key, value in legacy.items():
-        if key in merged and merged[key] != value and key not in ignored:
-            raise ModelError(
-                f"config.json states RoPE twice and differently: rope_parameters.{key} = {merged[key]!r}, but "
-                f"{'rope_theta' if key == 'rope_theta' else f'rope_scaling.{key}'} = {value!r}. Make them equal."
-            )
-    if old and merged.get("rope_type", "default") == "default":
-        raise ModelError("config.json has a rope_scaling, but rope_parameters says `default`. Make them equal.")
-    merged.setdefault("rope_theta", theta)
-    return merged
-
-
-def _pretrained_window(fields: Mapping[str, Any], rope: Mapping[str, Any], kind: str, stated: int | None) -> int:
-    longest = fields.get("max_position_embeddings")
-    written = fields.get("original_max_position_embeddings") or rope.get("original_max_position_embeddings")
-    if written:
-        return int(written)
-    if stated:
-        return stated
-    if longest is None:
-        raise ModelError("config.json states no max_position_embeddings; say rope.original_window in the recipe")
-    if kind == "linear":
-        raise ModelError(
-            f"config.json carries linear scaling x{rope.get('factor'):g} and max_position_embeddings {longest}, but not "
-            "the pretrained window (original_max_position_embeddings). State it: original_window."
-        )
-    return int(longest)
-
-
-def _existing(rope: Mapping[str, Any], kind: str) -> Method | None:
-    factor = float(rope.get("factor") or 1.0)
-    scale = rope.get("attention_factor")
-    match kind:
-        case "default" | "proportional":
-            return None
-        case "linear":
-            return Linear(factor=factor)
-        case "dynamic":
-            return Dynamic(factor=factor)
-        case "llama3":
-            return Llama3(factor=factor, low=rope["low_freq_factor"], high=rope["high_freq_factor"])
-        case "longrope":
-            return LongRope(factor=factor, divisors=tuple(rope["long_factor"]), attention_factor=scale)
-        case "yarn":
-            names = {"beta_fast": "beta_fast", "beta_slow": "beta_slow", "truncate": "truncate"}
-            given = {ours: rope[theirs] for ours, theirs in names.items() if rope.get(theirs) is not None}
-            scale = _yarn_scale(rope) if scale is None else scale
-            return Yarn(factor=factor, attention_factor=scale, **given)
-    raise ModelError(f"config.json has rope type {kind!r}, which stock transformers does not know")
-
-
-def _yarn_scale(rope: Mapping[str, Any]) -> float | None:
-    """DeepSeek's pair of keys, which counts only when both are set and not zero."""
-    numerator, denominator = rope.get("mscale"), rope.get("mscale_all_dim")
-    if not numerator or not denominator:
-        return None
-    log = math.log(rope["factor"])
-    return (0.1 * numerator * log + 1) / (0.1 * denominator * log + 1)
-
-
-def _check_composition(existing: Method, method: Method, base: BaseRope) -> None:
-    if existing.factor == 1.0:
-        return
-    if existing.name == method.name and method.factor >= existing.factor:
-        return
-    raise MethodError(
-        f"the model already carries {format_method(existing)} against its pretrained window of {base.window}; "
-        f"{format_method(method)} would drop it. Ask for {existing.name} with the total factor (at least "
-        f"{existing.factor:g}), or set rope.replace_existing: true to start from the pretrained RoPE."
-    )
-
-
-def _is_nested(rope: Mapping[str, Any]) -> bool:
-    return bool(rope) and all(isinstance(value, Mapping) for value in rope.values())
+    return write_both(config.to_dict())
 
 
 def _rotary_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any]]:
     """(parent, attribute, module) of every rotary module that follows the config's RoPE."""
     for parent in model.modules():
         for name, child in parent.named_children():
-            if isinstance(getattr(child, "inv_freq", None), torch.Tensor):
+            if any(hasattr(child, attribute) for attribute in ("inv_freq", f"{FULL_ATTENTION}_inv_freq")):
                 yield parent, name, child

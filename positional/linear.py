@@ -16,10 +16,4 @@ class Linear(Record):
         return Rotary(tuple(w / self.factor for w in base.inv_freq_F))
 
     def rope_parameters(self, base: BaseRope) -> dict[str, Any]:
-        # The original window inside is for readers that would otherwise multiply the served length by the factor.
-        return {
-            "rope_type": "linear",
-            "rope_theta": base.theta,
-            "factor": float(self.factor),
-            "original_max_position_embeddings": base.window,
-        }
+        return {"rope_type": "linear", "rope_theta": base.theta, "factor": float(self.factor)}

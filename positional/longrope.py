@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class LongRope(Record):
     """
 
     name: Literal["longrope"] = "longrope"
-    divisors: tuple[float, ...] = Field(min_length=1)
+    divisors: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)
     attention_factor: float | None = Field(default=None, gt=0)
 
     def rotary(self, base: BaseRope) -> Rotary:

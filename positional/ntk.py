@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from ..errors import MethodError
 from .base import BaseRope, Record, Rotary
 
 
@@ -33,9 +34,10 @@ class Ntk(Record):
         """The new rotary base."""
         if self.form == "critical":
             full_turn = 2 * math.pi
+            if base.window < 7:
+                raise MethodError(f"ntk,form=critical: in a window of {base.window} tokens no pair makes a full turn")
             return base.theta ** (math.log(self.factor * base.window / full_turn) / math.log(base.window / full_turn))
-        scale = self.alpha if self.alpha is not None else self.factor
-        return base.theta * scale ** (base.head_dim / (base.head_dim - 2))
+        return base.theta_scaled(self.alpha if self.alpha is not None else self.factor)
 
     def rotary(self, base: BaseRope) -> Rotary:
         return Rotary(BaseRope(self.theta(base), base.head_dim, base.window).inv_freq_F)

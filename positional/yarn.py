@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .base import BaseRope, Record, Rotary, clamp, longrope_carrier
 
@@ -28,6 +28,12 @@ class Yarn(Record):
     """Round the index ramp's ends outward to whole pairs."""
     attention_factor: float | None = Field(default=None, gt=0)
     """Attention scale in place of 0.1 ln(factor) + 1."""
+
+    @model_validator(mode="after")
+    def _order(self) -> Yarn:
+        if self.beta_fast <= self.beta_slow:
+            raise ValueError(f"beta_fast = {self.beta_fast:g} must be above beta_slow = {self.beta_slow:g}")
+        return self
 
     @property
     def attention_scale(self) -> float:
