@@ -158,7 +158,11 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, partial)
     except OSError:
-        shutil.copyfile(source, partial)
+        try:
+            shutil.copyfile(source, partial)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise DataError(f"cannot write {target}: {error.strerror}. Free space, or set --out.") from error
     partial.replace(target)
 
 

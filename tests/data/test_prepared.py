@@ -102,6 +102,20 @@ def test_a_stop_in_the_middle_leaves_no_cache(folder, tokenizer, make_recipe, mo
     assert list((folder / "cache" / "tokens").iterdir()) == []
 
 
+def test_no_hard_links_and_a_full_disk(folder, tokenizer, make_recipe, monkeypatch):
+    def refuse(*args):
+        raise OSError(28, "No space left on device")
+
+    config = make_recipe([texts(folder)], ROWS)
+    monkeypatch.setattr("os.link", refuse)
+    copied = prepare(config, tokenizer, folder / "data", folder / "cache")
+    assert len(copied.train) == 12
+    monkeypatch.setattr("shutil.copyfile", refuse)
+    with pytest.raises(DataError, match="No space left"):
+        prepare(config, tokenizer, folder / "data2", folder / "cache")
+    assert list((folder / "data2").iterdir()) == []
+
+
 def test_tokenizer_and_model_that_disagree(folder, tokenizer, make_recipe):
     model = {"base": str(folder / "model")}
     config = make_recipe([texts(folder)], ROWS, model=model)
