@@ -103,7 +103,7 @@ def swap_rotary(model: nn.Module, config: PreTrainedConfig) -> None:
     """Give a loaded model the rotary modules that stock transformers builds from `config`, and its RoPE fields."""
     for parent, name, module in list(_rotary_modules(model)):
         device = next(module.buffers()).device
-        setattr(parent, name, type(module)(config=config, device=device))  # type: ignore[call-arg]
+        setattr(parent, name, type(module)(config).to(device))
     own = cast(PreTrainedConfig, model.config)
     own.rope_parameters = copy.deepcopy(config.rope_parameters)
     own.max_position_embeddings = config.max_position_embeddings

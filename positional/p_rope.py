@@ -24,10 +24,5 @@ class PRope(Record):
         return Rotary(base.inv_freq_F[:kept] + (0.0,) * (base.num_freqs - kept))
 
     def rope_parameters(self, base: BaseRope) -> dict[str, Any]:
-        # factor stays 1: some readers of `proportional` do not know the key
-        return {
-            "rope_type": "proportional",
-            "rope_theta": base.theta,
-            "partial_rotary_factor": float(self.share),
-            "factor": 1.0,
-        }
+        # without `factor`, which is 1 where it is known at all
+        return {"rope_type": "proportional", "rope_theta": base.theta, "partial_rotary_factor": float(self.share)}

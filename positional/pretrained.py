@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ..errors import MethodError, ModelError
 from . import Method, format_method, parse_method
-from .base import BaseRope, Record, Rotary
+from .base import BaseRope, Record
 from .dynamic import Dynamic
 from .linear import Linear
 from .llama3 import Llama3
@@ -69,7 +69,7 @@ def read_fields(fields: Mapping[str, Any], original_window: int | None = None) -
 
 def check_composition(existing: Method, method: Method, base: BaseRope) -> None:
     """MethodError unless `method` may take the place of the scaling a config carries: the same kind, not weaker."""
-    if existing.rotary(base) == Rotary(base.inv_freq_F) and not existing.length_dependent:
+    if _changes_nothing(existing, base):
         return
     shares = [m.share for m in (existing, method) if isinstance(m, PRope)]
     if existing.name == method.name and method.factor >= existing.factor and len(set(shares)) < 2:
@@ -79,6 +79,14 @@ def check_composition(existing: Method, method: Method, base: BaseRope) -> None:
         f"{_short(method)} would drop it. Ask for {existing.name} with the total factor (at least "
         f"{existing.factor:g}), or set rope.replace_existing: true to start from the pretrained RoPE."
     )
+
+
+def _changes_nothing(method: Method, base: BaseRope) -> bool:
+    if method.length_dependent:
+        return method.factor == 1
+    found = method.rotary(base)
+    pairs = zip(found.inv_freq_F, base.inv_freq_F, strict=True)
+    return found.attention_scale == 1 and all(math.isclose(new, old, rel_tol=1e-12) for new, old in pairs)
 
 
 def note(method: Method, base: BaseRope) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from ropewalk.positional import BaseRope, Method, parse_method
 from transformers import GPTNeoXConfig, LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config
 from transformers.configuration_utils import PreTrainedConfig
+
+from ropewalk.positional import BaseRope, Method, parse_method
 
 WINDOW = 64
 SIZES = {
@@ -19,9 +20,11 @@ SIZES = {
 }
 FAMILIES = {
     "llama": lambda: LlamaConfig(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
-    "mistral": lambda: MistralConfig(**SIZES, head_dim=16),
-    "qwen2": lambda: Qwen2Config(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
-    "qwen3": lambda: Qwen3Config(**SIZES, head_dim=64),
+    "mistral": lambda: MistralConfig(**SIZES, num_key_value_heads=1, head_dim=16),
+    "qwen2": lambda: Qwen2Config(
+        **SIZES, num_key_value_heads=2, rope_parameters={"rope_type": "default", "rope_theta": 1e6}
+    ),
+    "qwen3": lambda: Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=64),
     "phi3": lambda: Phi3Config(**SIZES),
     "gpt_neox": lambda: GPTNeoXConfig(**SIZES),
 }

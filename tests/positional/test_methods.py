@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from ropewalk.errors import MethodError
 from ropewalk.positional import METHODS, BaseRope, Rotary, parse_method
 from ropewalk.positional.dynamic import Dynamic
@@ -71,7 +72,7 @@ def test_ntk_bases_known_for_theta_10000_and_head_128() -> None:
 @given(base=BASES, factor=FACTORS)
 def test_critical_ntk_maps_the_pair_of_one_turn_onto_the_long_window(base: BaseRope, factor: float) -> None:
     """The pair (perhaps between two) that turns once in L turns once in L' under the new base."""
-    theta = parse_method("ntk:{},form=critical".format(factor)).rope_parameters(base)["rope_theta"]
+    theta = parse_method(f"ntk:{factor},form=critical").rope_parameters(base)["rope_theta"]
     exponent = math.log(base.window / (2 * math.pi)) / math.log(base.theta)
     assert 2 * math.pi * theta**exponent == pytest.approx(factor * base.window, rel=1e-6)
 
@@ -79,7 +80,9 @@ def test_critical_ntk_maps_the_pair_of_one_turn_onto_the_long_window(base: BaseR
 def test_the_three_ramps_of_yarn_differ_in_the_middle_band() -> None:
     """Pair 33 of a LLaMA head at factor 8, as measured from the paper's formula and two published codes."""
     base = BaseRope(10000.0, 128, 4096)
-    found = {ramp: parse_method(f"yarn:8,ramp={ramp}").rotary(base).inv_freq_F[33] for ramp in ("turns", "index", "harmonic")}
+    found = {
+        ramp: parse_method(f"yarn:8,ramp={ramp}").rotary(base).inv_freq_F[33] for ramp in ("turns", "index", "harmonic")
+    }
     assert found["turns"] == pytest.approx(2.218e-3, abs=1e-6)
     assert found["index"] == pytest.approx(4.871e-3, abs=1e-6)
     assert found["harmonic"] == pytest.approx(1.924e-3, abs=1e-6)
@@ -130,7 +133,9 @@ def test_p_rope_keeps_a_share_and_stops_the_rest(base: BaseRope, share: float) -
 
 
 @given(base=BASES, factor=FACTORS, length=st.integers(1, 10**6))
-def test_dynamic_grows_with_the_length_and_reaches_its_ntk_at_the_end(base: BaseRope, factor: float, length: int) -> None:
+def test_dynamic_grows_with_the_length_and_reaches_its_ntk_at_the_end(
+    base: BaseRope, factor: float, length: int
+) -> None:
     method = Dynamic(factor=factor)
     assert method.length_dependent
     assert method.theta_at(base, min(length, base.window)) == base.theta
@@ -152,7 +157,13 @@ def test_the_target_window_is_the_factor_times_the_pretrained_one(base: BaseRope
 
 @pytest.mark.parametrize(
     ("theta", "head_dim", "window", "said"),
-    [(1.0, 64, 64, "theta"), (math.inf, 64, 64, "theta"), (1e4, 7, 64, "even"), (1e4, 0, 64, "even"), (1e4, 8, 1, "window")],
+    [
+        (1.0, 64, 64, "theta"),
+        (math.inf, 64, 64, "theta"),
+        (1e4, 7, 64, "even"),
+        (1e4, 0, 64, "even"),
+        (1e4, 8, 1, "window"),
+    ],
 )
 def test_a_base_that_cannot_be_is_refused(theta: float, head_dim: int, window: int, said: str) -> None:
     with pytest.raises(MethodError, match=said):

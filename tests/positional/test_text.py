@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
+
 from ropewalk.errors import MethodError
 from ropewalk.positional import METHODS, BaseRope, Method, format_method, parse_method
 from ropewalk.positional.abf import Abf
