@@ -137,7 +137,7 @@ def _first_integers(
     """The first integer in each row's greedy continuation of `num_tokens` tokens, the first of which is known."""
     ids_BT = first_B[:, None]
     while True:
-        texts = tokenizer.batch_decode(ids_BT.tolist())
+        texts = [tokenizer.decode(ids) for ids in ids_BT.tolist()]
         ended = [re.search(r"\d+\D", text) for text in texts]
         if ids_BT.shape[1] == num_tokens or all(ended):
             numbers = [re.search(r"\d+", text) for text in texts]
