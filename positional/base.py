@@ -80,7 +80,6 @@ class Record(BaseModel):
     length_dependent: ClassVar[bool] = False
     """Whether frequencies change with the length at run time; such a method is evaluated but never published."""
 
-    name: str
     factor: Factor = 1.0
 
     def rotary(self, base: BaseRope) -> Rotary:

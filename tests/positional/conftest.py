@@ -1,6 +1,7 @@
 """Tiny configs of the supported model families, and one example of every method in every form."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from transformers import GPTNeoXConfig, LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config
@@ -9,7 +10,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from ropewalk.positional import BaseRope, Method, parse_method
 
 WINDOW = 64
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 50,
     "hidden_size": 64,
     "intermediate_size": 64,
@@ -18,7 +19,7 @@ SIZES = {
     "max_position_embeddings": WINDOW,
     "pad_token_id": 0,
 }
-FAMILIES = {
+FAMILIES: dict[str, Callable[[], Any]] = {
     "llama": lambda: LlamaConfig(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
     "mistral": lambda: MistralConfig(**SIZES, num_key_value_heads=1, head_dim=16),
     "qwen2": lambda: Qwen2Config(

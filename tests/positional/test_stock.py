@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ Texts = Callable[[BaseRope], str]
 Methods = Callable[[BaseRope], list[Method]]
 
 
-def build(config: PreTrainedConfig) -> torch.nn.Module:
+def build(config: Any) -> Any:
     return AutoModelForCausalLM.from_config(copy.deepcopy(config))
 
 
@@ -30,12 +31,12 @@ def rotary_of(model: torch.nn.Module) -> tuple[torch.Tensor, float]:
     return found[0].inv_freq, found[0].attention_scaling  # type: ignore[return-value]
 
 
-def reloaded(fields: dict, folder: Path) -> PreTrainedConfig:
+def reloaded(fields: dict, folder: Path) -> Any:
     (folder / "config.json").write_text(json.dumps(fields))
     return AutoConfig.from_pretrained(folder)
 
 
-def test_transformers_computes_our_frequencies(config: PreTrainedConfig, method_text: Texts, tmp_path: Path) -> None:
+def test_transformers_computes_our_frequencies(config: Any, method_text: Texts, tmp_path: Path) -> None:
     """From the config in memory, and from config.json in both schemas; and the file tells the method again."""
     before = config.to_dict()
     base = read_rope(config).base
@@ -59,7 +60,7 @@ def test_transformers_computes_our_frequencies(config: PreTrainedConfig, method_
         assert again.existing == (None if method.name == "none" else method)
 
 
-def test_the_note_alone_changes_nothing_for_stock_readers(config: PreTrainedConfig, tmp_path: Path) -> None:
+def test_the_note_alone_changes_nothing_for_stock_readers(config: Any, tmp_path: Path) -> None:
     extended = extend_config(config, parse_method("cope:8"))
     fields = both_schemas(extended)
     with_note = rotary_of(build(reloaded(fields, tmp_path)))
@@ -68,7 +69,7 @@ def test_the_note_alone_changes_nothing_for_stock_readers(config: PreTrainedConf
     assert torch.equal(with_note[0], without[0])
 
 
-def test_a_perturbed_config_fails(config: PreTrainedConfig, methods_for: Methods) -> None:
+def test_a_perturbed_config_fails(config: Any, methods_for: Methods) -> None:
     """Negative control: one number of the written config is off by 0.1 %, and each method's check must see it."""
     base = read_rope(config).base
     for method in methods_for(base):
@@ -90,7 +91,7 @@ def test_a_perturbed_config_fails(config: PreTrainedConfig, methods_for: Methods
             verify_rotary(build(extended), method, base)
 
 
-def test_a_cast_model_fails(config: PreTrainedConfig) -> None:
+def test_a_cast_model_fails(config: Any) -> None:
     method = parse_method("yarn:8") if config.model_type != "phi3" else parse_method("linear:8")
     base = read_rope(config).base
     model = build(extend_config(config, method))
@@ -103,7 +104,7 @@ def test_a_cast_model_fails(config: PreTrainedConfig) -> None:
         verify_rotary(model, method, base)
 
 
-def test_another_method_than_the_config_says_fails(config: PreTrainedConfig) -> None:
+def test_another_method_than_the_config_says_fails(config: Any) -> None:
     base = read_rope(config).base
     model = build(extend_config(config, parse_method("linear:8")))
     for other in ("linear:8.001", "none:8", "yarn:8", "ntk:8", "yarn:8,attention_factor=1"):
@@ -112,7 +113,7 @@ def test_another_method_than_the_config_says_fails(config: PreTrainedConfig) -> 
 
 
 def test_stock_readers_are_not_warned(
-    config: PreTrainedConfig, method_text: Texts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    config: Any, method_text: Texts, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """transformers finds no key in `rope_parameters` that it does not know."""
     method = parse_method(method_text(read_rope(config).base))
@@ -128,7 +129,7 @@ def test_stock_readers_are_not_warned(
     assert not [line for line in caplog.messages if "rope_parameters" in line and "Unrecognized" in line]
 
 
-def test_swapping_there_and_back_gives_the_same_logits(config: PreTrainedConfig, methods_for: Methods) -> None:
+def test_swapping_there_and_back_gives_the_same_logits(config: Any, methods_for: Methods) -> None:
     torch.manual_seed(0)
     base = read_rope(config).base
     model = build(config).eval()
@@ -153,7 +154,7 @@ def test_swapping_there_and_back_gives_the_same_logits(config: PreTrainedConfig,
     assert model.config.to_dict() == config.to_dict() | {"dtype": model.config.to_dict()["dtype"]}  # type: ignore[union-attr]
 
 
-def test_zero_frequencies_do_not_turn(llama: PreTrainedConfig) -> None:
+def test_zero_frequencies_do_not_turn(llama: Any) -> None:
     """The divisor 1e30 that stands for a frequency of zero: less than a float's last place over a million tokens."""
     base = read_rope(llama).base
     inv_freq_F, _ = rotary_of(build(extend_config(llama, parse_method("cope:8"))))
