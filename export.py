@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoConfig
+from transformers.utils.logging import disable_progress_bar
 
 from .checkpoint import fsync_folder
 from .engine import Engine
@@ -35,6 +36,7 @@ def export(engine: Engine, bundle: ModelBundle, folder: Path) -> Path | None:
     partial.mkdir(parents=True)
     model = stock_model(bundle.model)
     tied = {name for name in model.all_tied_weights_keys if name in state}
+    disable_progress_bar()  # the run's own progress line says what happens
     try:
         model.save_pretrained(partial, state_dict={k: v for k, v in state.items() if k not in tied})
         config = both_schemas(model.config)
@@ -44,6 +46,8 @@ def export(engine: Engine, bundle: ModelBundle, folder: Path) -> Path | None:
         bundle.tokenizer.model_max_length = bundle.target_window
         bundle.tokenizer.save_pretrained(partial)
         save_file(probe, folder.with_name(f"{folder.name}_probe.safetensors"))
+        for path in partial.iterdir():
+            path.chmod(0o644)  # safetensors keeps its files to their owner
     except (OSError, SafetensorError) as error:
         raise RunError(f"could not write {folder.name}: {error}") from error
     _verify(partial, {k: v for k, v in state.items() if k not in tied}, bundle)

@@ -68,7 +68,7 @@ def _answer_batch(subject: Subject, prompts: list[PasskeyPrompt]) -> list[Answer
     hidden_BTD = decoder.read(rows_BT[:, shared:])
     logits_BAV = decoder.head(hidden_BTD[:, -longest:]).float()
     top = logits_BAV.topk(2, dim=-1)
-    guess_BA, values_BA2 = top.indices.cpu().numpy(), top.values.cpu().numpy()
+    guess_BA, values_BA2 = top.indices[..., 0].cpu().numpy(), top.values.cpu().numpy()
     eps = torch.finfo(subject.model.dtype).eps
     tie_BA = values_BA2[..., 0] - values_BA2[..., 1] <= TIE_STEPS * eps * np.abs(values_BA2[..., 0])
     forced = [
