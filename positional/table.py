@@ -35,11 +35,9 @@ class MethodRow:
         return asdict(self)
 
 
-_EVERYONE = "every reader of rope_theta; of configs with rope_parameters alone, transformers 5 only"
+_EVERYONE = "every reader: rope_theta also stands at the top level"
 _GENERAL = "longrope, equal lists"
-_LONGROPE = (
-    "transformers 4 and 5; vLLM, which takes the attention scale from short_mscale and long_mscale (written too)"
-)
+_LONGROPE = "transformers 4 and 5; vLLM, by short_mscale and long_mscale, which are written too"
 
 _ROWS = (
     MethodRow("none", "none:8", "w' = w (direct extrapolation)", "default", _EVERYONE, "arXiv:2104.09864"),
@@ -104,7 +102,7 @@ _ROWS = (
     MethodRow(
         "cope",
         "cope:8,num=20,theta=5e5",
-        "w' = v (1 + cos(pi k / (num-1))) / 2 for the num slowest pairs, k = 0, 1, ...; v under theta (by default ntk's)",
+        "w' = v (1 + cos(pi k / (num-1))) / 2, k = 0, 1, ... over the num slowest pairs; v of theta (or of ntk)",
         _GENERAL,
         _LONGROPE,
         "arXiv:2602.05258",
