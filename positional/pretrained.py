@@ -83,7 +83,7 @@ def check_composition(existing: Method, method: Method, base: BaseRope) -> None:
 
 def _changes_nothing(method: Method, base: BaseRope) -> bool:
     if method.length_dependent:
-        return method.factor == 1
+        return False  # even at factor 1 its base grows beyond the window
     found = method.rotary(base)
     pairs = zip(found.inv_freq_F, base.inv_freq_F, strict=True)
     return found.attention_scale == 1 and all(math.isclose(new, old, rel_tol=1e-12) for new, old in pairs)

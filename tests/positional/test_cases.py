@@ -186,6 +186,16 @@ def test_M7_a_scaling_the_model_came_with_is_never_dropped_in_silence() -> None:
     assert dropped.max_position_embeddings == 8 * 8192
 
 
+def test_M7_dynamic_1_is_no_identity_and_not_dropped_in_silence() -> None:
+    assert Dynamic(factor=1).theta_at(BaseRope(1e4, 128, 4096), 8192) > 20000
+    config = llama(4096, rope_type="dynamic", factor=1.0)
+    with pytest.raises(MethodError, match="already carries dynamic:1"):
+        extend_config(config, parse_method("linear:8"))
+    same = llama(4096, rope_type="linear", factor=1.0)  # this one is
+    extended = extend_config(same, parse_method("yarn:8"), original_window=4096)
+    assert extended.rope_parameters["rope_type"] == "yarn"
+
+
 @pytest.mark.parametrize("written_window", [4096, 2048])
 def test_M8_linear_4_on_a_model_that_has_linear_2_is_4_of_the_pretrained_window(written_window: int) -> None:
     config = llama(written_window, rope_type="linear", factor=2.0)
