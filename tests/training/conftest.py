@@ -41,7 +41,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tmp_path = tmp_path_factory.mktemp("work")
     (tmp_path / "texts").mkdir()
     for number in range(6):
-        lines = [f"line {i} of text {number}: the {i * 7 % 13} grey geese fly over {i * number % 17} hills" for i in range(150)]
+        lines = [
+            f"line {i} of text {number}: the {i * 7 % 13} grey geese fly over {i * number % 17} hills"
+            for i in range(150)
+        ]
         (tmp_path / "texts" / f"t{number}.txt").write_text("\n".join(lines))
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     return tmp_path

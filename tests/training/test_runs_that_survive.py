@@ -67,7 +67,9 @@ def test_stopped_killed_and_resumed_equals_unbroken(workplace: Path, unbroken: P
     assert same(run, unbroken)
     steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(1, 13))
-    losses = [[json.loads(line)["loss"] for line in (r / "metrics.jsonl").read_text().splitlines()] for r in (run, unbroken)]
+    losses = [
+        [json.loads(line)["loss"] for line in (r / "metrics.jsonl").read_text().splitlines()] for r in (run, unbroken)
+    ]
     assert losses[0] == losses[1]
 
 
