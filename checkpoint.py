@@ -27,7 +27,7 @@ _PARTIAL = ".partial-"
 
 @dataclass(frozen=True)
 class TrainState:
-    """Where a run stands. The data cursor is the step alone: a micro batch is a pure function of (seed, step, index)."""
+    """Where a run stands. The data cursor is the step alone: batches are a pure function of (seed, step, index)."""
 
     step: int
     """Optimizer steps done."""

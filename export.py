@@ -1,4 +1,4 @@
-"""Checkpoint -> `export/`: merged weights, config in both schemas, tokenizer; written aside, re-opened, then renamed."""
+"""Checkpoint -> `export/`: merged weights, config in both schemas, tokenizer; written aside, re-opened, renamed."""
 
 from __future__ import annotations
 

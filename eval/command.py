@@ -33,7 +33,7 @@ def run_command(
     out: Path | None,
     cache: Path,
 ) -> list[Score]:
-    """Evaluate and print; scores go to `out`, by default `eval/` of the run or `eval-NAME` here. EvalError on bad words."""
+    """Evaluate and print; scores go to `out`, by default `eval/` of the run or `eval-NAME` here. Raises EvalError."""
     chosen: list[int] | Literal["all"] | None = "all" if steps == "all" else _numbers("--steps", steps)
     run = _run_of(target, chosen)
     section = RunConfig.model_validate(read_run(run)["config"]).eval if run else EvalSection()

@@ -44,7 +44,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Job:
-    """One part of a benchmark. `params` holds, as text, every setting that decides its numbers, and what text was read."""
+    """One part of a benchmark. `params` holds, as text, every setting that decides its numbers, and the text read."""
 
     task: str
     protocol: str

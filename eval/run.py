@@ -15,7 +15,7 @@ from ..errors import EvalError
 from ..positional import format_method
 from .gap import gap_jobs
 from .job import Job, Measurement, Subject
-from .load import OWN, Loaded, Weights, find_weights, load, rotary_hash
+from .load import OWN, Loaded, find_weights, load, rotary_hash
 from .passkey import passkey_jobs
 from .perplexity import perplexity_jobs
 from .plan import Plan
@@ -89,7 +89,7 @@ def _texts(loaded: Loaded, text: Sequence[Source], cache_dir: Path) -> Texts:
     prepared = open_prepared(weights.run / "data")
     if prepared.manifest["tokenizer_hash"] != loaded.tokenizer_hash:
         raise EvalError(
-            f"the held-out text of run {weights.run.name} was made with another tokenizer than {weights.model} has now. "
+            f"the held-out text of run {weights.run.name} was made with another tokenizer than {weights.model} has. "
             "Train the run anew, or name text with --text."
         )
     if not len(prepared.held_out):

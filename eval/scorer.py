@@ -1,6 +1,6 @@
 """Token losses of a model, in batches of equal length, with the head applied to scored positions only, in chunks.
 
-Letters: N rows, B rows of a batch, T positions of a row, K scored positions (the last of each row), D width, V vocabulary.
+Letters: N rows, B rows of a batch, T positions of a row, K scored positions (its last ones), D width, V vocabulary.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_other_settings_are_refused(workplace: Path, unbroken: Path):
 
 
 def test_full_disk_keeps_the_last_checkpoint(workplace: Path):
-    """Files may not grow past the limit: the first checkpoint fails, nothing half-written counts, a later run succeeds."""
+    """Files may not grow past a limit: the first checkpoint fails, nothing half-written counts, a later run works."""
     words = ("train", "recipe.yaml", "--out", "runs/full")
     code, printed = finish(start(workplace, *words, limit_file_bytes=60_000))
     assert code == 1, printed
