@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -149,7 +149,7 @@ class Engine:
         num_valid = int(self.sum_over_ranks([valid])[0])
         if num_valid == 0:
             raise RunError("no token of this step carries a label, so there is nothing to learn; check data.rows")
-        for group in self.optimizer.param_groups:
+        for group in cast(torch.optim.Optimizer, self.optimizer).param_groups:
             group["lr"] = lr
         sums = torch.zeros(5, dtype=torch.float64)  # loss inside, loss beyond, tokens inside, tokens beyond, all tokens
         norm = None
@@ -162,7 +162,7 @@ class Engine:
                 norm = self._local_grad_norm()  # DeepSpeed clips here but does not report
             self._engine.step()
         inside, beyond, num_inside, num_beyond, tokens = self.sum_over_ranks(sums.tolist())
-        grad_norm = norm if norm is not None else float(self._engine.get_global_grad_norm())
+        grad_norm = norm if norm is not None else float(cast(float, self._engine.get_global_grad_norm()))
         return StepResult(
             loss=(inside + beyond) / num_valid,
             loss_inside=inside / num_inside if num_inside else None,
@@ -242,7 +242,7 @@ def zero3_construction(config: RunConfig) -> Iterator[None]:
     if config.parallel.zero_stage < 3 or config.model.fresh is not None:
         yield
         return
-    from transformers.integrations import HfDeepSpeedConfig, unset_hf_deepspeed_config
+    from transformers.integrations.deepspeed import HfDeepSpeedConfig, unset_hf_deepspeed_config
 
     _alive = HfDeepSpeedConfig(deepspeed_config(config, 1))  # transformers holds only a weak reference
     try:

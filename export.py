@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -89,7 +90,7 @@ def merged_state(engine: Engine, model: nn.Module) -> dict[str, torch.Tensor]:
     """The stock model's state dict with LoRA merged in, on the CPU of rank 0 (empty elsewhere). Collective."""
     from peft.tuners.lora import LoraLayer
 
-    lora = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    lora: dict[str, Any] = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
     state: dict[str, torch.Tensor] = {}
     for name, module in model.named_modules(remove_duplicate=False):
         params = list(module.named_parameters(recurse=False))

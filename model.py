@@ -131,9 +131,9 @@ def fresh_config(shape: FreshModel, window: int, tokenizer: PreTrainedTokenizerB
         initializer_range=shape.initializer_range,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         tie_word_embeddings=shape.tie_embeddings,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=cast(int, tokenizer.bos_token_id),
+        eos_token_id=cast(int, tokenizer.eos_token_id),
+        pad_token_id=cast(int, tokenizer.pad_token_id),
     )
 
 
@@ -160,7 +160,7 @@ def load_weights(section: ModelSection, config: PreTrainedConfig, dtype: torch.d
     """The weights of `model.base` in a model built from `config`, on the CPU (or partitioned under ZeRO 3)."""
     assert section.base is not None
     with _loading(section, section.base, "weights"):
-        model, info = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             _location(section.base),
             config=config,
             dtype=dtype,
@@ -169,6 +169,7 @@ def load_weights(section: ModelSection, config: PreTrainedConfig, dtype: torch.d
             use_safetensors=True,  # never unpickle a file we did not write
             output_loading_info=True,
         )
+        model, info = loaded
     missing = sorted(info["missing_keys"])
     wrong = sorted(str(key) for key in info["mismatched_keys"])
     if missing or wrong:

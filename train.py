@@ -128,7 +128,7 @@ def caught_signals() -> Iterator[list[int]]:
 
     def note(number: int, frame: object) -> None:
         caught.append(number)
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

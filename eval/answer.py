@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,7 +127,8 @@ class Decoder:
         twin = Decoder.__new__(Decoder)
         twin.__dict__.update(self.__dict__)
         twin.cache = DynamicCache()
-        for index, layer in enumerate(self.cache.layers):
+        layers: list[Any] = self.cache.layers
+        for index, layer in enumerate(layers):
             twin.cache.update(layer.keys[rows, :, :num_tokens], layer.values[rows, :, :num_tokens], index)
         return twin
 
@@ -137,7 +139,7 @@ def _first_integers(
     """The first integer in each row's greedy continuation of `num_tokens` tokens, the first of which is known."""
     ids_BT = first_B[:, None]
     while True:
-        texts = [tokenizer.decode(ids) for ids in ids_BT.tolist()]
+        texts = [str(tokenizer.decode(ids)) for ids in ids_BT.tolist()]
         ended = [re.search(r"\d+\D", text) for text in texts]
         if ids_BT.shape[1] == num_tokens or all(ended):
             numbers = [re.search(r"\d+", text) for text in texts]

@@ -107,8 +107,8 @@ def _of_run(folder: Path, steps: Sequence[int] | Literal["all"] | None) -> list[
     found = {int(path.name.removeprefix("step_")): path for path in sorted((folder / "exports").glob("step_??????"))}
     if (folder / "export" / "config.json").exists():
         found[config.train.steps] = folder / "export"
-    available = sorted([*([0] if config.model.base else []), *found])
-    wanted = available if steps == "all" else [config.train.steps] if steps is None else list(steps)
+    available: list[int] = sorted([*([0] if config.model.base else []), *found])
+    wanted: list[int] = available if isinstance(steps, str) else [config.train.steps] if steps is None else [*steps]
     if missing := [step for step in wanted if step not in available]:
         raise EvalError(
             f"run {folder.name} has no weights of step {', '.join(map(str, missing))}; it has {available}. "

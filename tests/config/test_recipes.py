@@ -67,7 +67,7 @@ def test_check_prints_what_a_recipe_comes_to() -> None:
     (report,) = check_files(["recipes/tiny-base.yaml"])
     text = str(report)
     assert report.ok
-    for words in ("tiny-base", "none", "256 -> 256", "micro batch", "42 rows of 96 tokens fill 4,032 of the 4,096"):
+    for words in ("tiny-base", "none", "256 -> 256", "micro batch", "12 rows of 160 tokens fill 1,920 of the 2,048"):
         assert words in text
 
 
