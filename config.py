@@ -28,7 +28,9 @@ class FreshModel(Section):
     intermediate_size: PositiveInt
     num_layers: PositiveInt
     num_heads: PositiveInt
-    """hidden_size / num_heads is the head size; it must be even."""
+    """Query heads."""
+    head_dim: PositiveInt | None = None
+    """Size of a head, an even number; unset: hidden_size / num_heads."""
     num_kv_heads: PositiveInt
     """Key and value heads; num_heads must be a multiple of it."""
     rope_theta: PositiveFloat = 10000.0
@@ -40,7 +42,9 @@ class FreshModel(Section):
 
     @model_validator(mode="after")
     def _heads(self) -> FreshModel:
-        if self.hidden_size % (2 * self.num_heads):
+        if self.head_dim is not None and self.head_dim % 2:
+            raise ValueError(f"head_dim {self.head_dim} is odd; RoPE turns pairs of numbers, so give an even one")
+        if self.head_dim is None and self.hidden_size % (2 * self.num_heads):
             raise ValueError(
                 f"hidden_size {self.hidden_size} / num_heads {self.num_heads} must be an even number (the head size)"
             )

@@ -127,6 +127,7 @@ def fresh_config(shape: FreshModel, window: int, tokenizer: PreTrainedTokenizerB
         num_hidden_layers=shape.num_layers,
         num_attention_heads=shape.num_heads,
         num_key_value_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim or shape.hidden_size // shape.num_heads,
         max_position_embeddings=window,
         initializer_range=shape.initializer_range,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},

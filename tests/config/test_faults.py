@@ -112,6 +112,7 @@ def test_fault_is_told_with_field_and_remedy(sound: Path, override: str, field: 
         ([FRESH, "rope.replace_existing=true"], "rope.replace_existing"),
         ([FRESH, "model.fresh.num_heads=5"], "model.fresh"),
         ([FRESH, "model.fresh.num_kv_heads=3"], "model.fresh"),
+        ([FRESH, "model.fresh.head_dim=15"], "model.fresh"),
         (["data.held_out=0", "eval.gap.gaps=[0]"], "eval.gap"),
     ],
 )
