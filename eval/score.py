@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError
-from scipy.stats import binomtest
 
 from ..errors import EvalError
 
@@ -79,6 +78,8 @@ def score_key(score: Score) -> tuple[str | int, ...]:
 
 def wilson(correct: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Wilson score interval of a success rate (Wilson 1927), both ends in 0..1. ValueError unless 0 <= correct <= n."""
+    from scipy.stats import binomtest  # slow to import, and only passkeys need it
+
     interval = binomtest(correct, n).proportion_ci(confidence_level=level, method="wilson")
     return float(interval.low), float(interval.high)
 
