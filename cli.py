@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
-    run_or_explain(app, debug)
+    run_or_explain(lambda: app(obj=debug), debug)
 
 
 def run_or_explain(run: Callable[[], object], debug: bool) -> None:
@@ -97,6 +98,7 @@ def sources() -> None:
 
 @app.command()
 def train(
+    context: typer.Context,
     recipe: Recipe,
     overrides: Overrides = None,
     out: Out = None,
@@ -108,6 +110,8 @@ def train(
 
     load(recipe, overrides or [])  # a fault in the recipe shows before anything heavy is loaded
     words = [str(recipe), *(overrides or []), *(["--out", str(out)] if out else []), "--cache", str(cache)]
+    typed = shlex.join(["ropewalk", "train", *words, *(["--ranks", str(ranks)] if ranks > 1 else [])])
+    words += ["--typed", typed, *(["--debug"] if context.obj else [])]
     if ranks > 1:
         from .launch import launch
 

@@ -41,6 +41,8 @@ class StepResult:
     loss_beyond: float | None
     tokens: int
     """Input tokens, ignored labels included."""
+    square_tokens: int
+    """Sum of squared row lengths, which the cost of attention follows."""
     tokens_inside: int
     tokens_beyond: int
     grad_norm: float
@@ -151,7 +153,7 @@ class Engine:
             raise RunError("no token of this step carries a label, so there is nothing to learn; check data.rows")
         for group in cast(torch.optim.Optimizer, self.optimizer).param_groups:
             group["lr"] = lr
-        sums = torch.zeros(5, dtype=torch.float64)  # loss inside, loss beyond, tokens inside, tokens beyond, all tokens
+        sums = torch.zeros(6, dtype=torch.float64)  # as in _bucket
         norm = None
         for index, batch in enumerate(batches):
             nll_BT = self._engine(*self._inputs(batch))
@@ -161,13 +163,14 @@ class Engine:
             if index == len(batches) - 1 and self._stage_zero_float32:
                 norm = self._local_grad_norm()  # DeepSpeed clips here but does not report
             self._engine.step()
-        inside, beyond, num_inside, num_beyond, tokens = self.sum_over_ranks(sums.tolist())
+        inside, beyond, num_inside, num_beyond, tokens, squares = self.sum_over_ranks(sums.tolist())
         grad_norm = norm if norm is not None else float(cast(float, self._engine.get_global_grad_norm()))
         return StepResult(
             loss=(inside + beyond) / num_valid,
             loss_inside=inside / num_inside if num_inside else None,
             loss_beyond=beyond / num_beyond if num_beyond else None,
             tokens=int(tokens),
+            square_tokens=int(squares),
             tokens_inside=int(num_inside),
             tokens_beyond=int(num_beyond),
             grad_norm=grad_norm,
@@ -220,12 +223,14 @@ class Engine:
         )
 
     def _bucket(self, nll_BT: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Loss inside and beyond L, tokens inside and beyond, all tokens, squared row lengths."""
         nll_BT = nll_BT.double().cpu()
         valid_BT = batch.labels_BT != IGNORED
         beyond_BT = valid_BT & (batch.position_ids_BT >= self.config.rope.original_window)
         inside_BT = valid_BT & ~beyond_BT
         values = [nll_BT[inside_BT].sum(), nll_BT[beyond_BT].sum(), inside_BT.sum(), beyond_BT.sum()]
-        return torch.tensor([*map(float, values), batch.input_ids_BT.numel()], dtype=torch.float64)
+        num_rows, num_tokens = batch.input_ids_BT.shape
+        return torch.tensor([*map(float, values), num_rows * num_tokens, num_rows * num_tokens**2], dtype=torch.float64)
 
     @property
     def _stage_zero_float32(self) -> bool:

@@ -83,9 +83,9 @@ class StepLog:
             self._progress.start()
         self._last_line = time.monotonic()
 
-    def write(self, step: int, result: StepResult, lr: float, seconds: float, tokens_total: int, squares: int) -> None:
-        """Log optimizer step `step` (1-based) that took `seconds`; `squares` = sum of squared row lengths."""
-        flops_per_s = train_flops(self.model, result.tokens, squares) / seconds
+    def write(self, step: int, result: StepResult, lr: float, seconds: float, tokens_total: int) -> None:
+        """Log optimizer step `step` (1-based) that took `seconds`."""
+        flops_per_s = train_flops(self.model, result.tokens, result.square_tokens) / seconds
         record: dict[str, Any] = {
             "step": step,
             "loss": result.loss,

@@ -71,8 +71,7 @@ def train(config: RunConfig, folder: Path, cache: Path, command: str) -> Path:
             seconds = time.perf_counter() - started
             state = TrainState(state.step + 1, state.tokens + result.tokens, state.seconds + seconds, state.world_size)
             if log:
-                squares = world.size * sum(b.input_ids_BT.shape[0] * b.input_ids_BT.shape[1] ** 2 for b in batches)
-                log.write(state.step, result, lr, seconds, state.tokens, squares)
+                log.write(state.step, result, lr, seconds, state.tokens)
             skipped = 0 if result.applied else skipped + 1
             if skipped >= MAX_SKIPPED_STEPS:
                 save_checkpoint(engine, checkpoints, state, config.checkpoint.keep)
@@ -148,14 +147,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="run folder; runs/NAME by default")
     parser.add_argument("--cache", type=Path, default=Path(".cache/ropewalk"))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--typed", help=argparse.SUPPRESS)  # what the user typed to get here
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # DeepSpeed's launcher adds it
     given = parser.parse_args(arguments)
 
     def run() -> None:
         config = load(given.recipe, given.overrides)
-        command = " ".join(
-            ["ropewalk train", given.recipe, *given.overrides, *(["--out", str(given.out)] if given.out else [])]
-        )
+        command = given.typed or "the same launcher command as before"
         train(config, given.out or Path("runs") / config.name, given.cache, command)
 
     run_or_explain(run, given.debug)
