@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from .engine import StepResult
 from .errors import RunError
 
 METRICS_FILE = "metrics.jsonl"
+
+Send = Callable[[int, dict[str, float]], object]
+"""Takes a step and its values by name."""
 
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "B200": 2250e12, "L40S": 362e12, "4090": 165e12}
 """Dense bf16 peak of one GPU, FLOP/s, by a word in its name (vendor data sheets). MFU is absent for others."""
@@ -106,8 +109,8 @@ class StepLog:
         }
         record = {key: value for key, value in record.items() if value is not None}
         self._file.write(json.dumps(record) + "\n")
-        for track in self._trackers:
-            track(step, {key: float(value) for key, value in record.items() if key != "step"})
+        for send, _ in self._trackers:
+            send(step, {key: float(value) for key, value in record.items() if key != "step"})
         rate = f"{record['tokens_per_s']:,.0f}"
         self._progress.update(self._task, completed=step, loss=f"{result.loss:.3f}", rate=rate)
         if not self._console.is_terminal:
@@ -120,6 +123,8 @@ class StepLog:
     def close(self) -> None:
         self._progress.stop()
         self._file.close()
+        for _, finish in self._trackers:  # they write in the background: the last steps are not there before this
+            finish()
 
     def _plain_line(self, step: int, result: StepResult, rate: str) -> None:
         """Where there is no terminal: a line every ten seconds and at the end."""
@@ -159,27 +164,25 @@ def closing(log: StepLog | None) -> Iterator[None]:
             log.close()
 
 
-def _tracker(name: str, config: RunConfig, folder: Path):
-    """A function (step, values) that sends metrics to the named tracker; RunError when it cannot start."""
+def _tracker(name: str, config: RunConfig, folder: Path) -> tuple[Send, Callable[[], object]]:
+    """What sends a step's values to the named tracker, and what ends it; RunError when it cannot start."""
     try:
         if name == "tensorboard":
             from torch.utils.tensorboard import SummaryWriter
 
             writer = SummaryWriter(str(folder / "tensorboard"))
 
-            def send(step: int, values: dict[str, float]) -> None:
+            def write(step: int, values: dict[str, float]) -> None:
                 for key, value in values.items():
                     writer.add_scalar(key, value, step)
-        else:
-            import importlib
 
-            client = importlib.import_module(name)  # wandb and trackio share this interface
-            client.init(project=config.log.project, name=config.name, config=config.model_dump(mode="json"))
+            return write, writer.close
+        import importlib
 
-            def send(step: int, values: dict[str, float]) -> None:
-                client.log(values, step=step)
+        client = importlib.import_module(name)  # wandb and trackio share this interface
+        client.init(project=config.log.project, name=config.name, config=config.model_dump(mode="json"))
+        return lambda step, values: client.log(values, step=step), client.finish
     except ImportError as error:
         raise RunError(
             f"log.to names {name}, which is not installed ({error}). Run `pip install ropewalk[{name}]` or remove it."
         ) from error
-    return send

@@ -1,5 +1,6 @@
 """What pyproject ships is what the repository holds, and no root name hides another distribution."""
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -75,3 +76,50 @@ def test_root_names_hide_nothing() -> None:
     assert not names & sys.stdlib_module_names
     hidden = {name: by for name, by in packages_distributions().items() if name in names and set(by) != {"ropewalk"}}
     assert not set(hidden) - NOT_SHIPPED, f"root names hide installed distributions: {hidden}"
+
+
+SUB_PACKAGES = sorted(name.removeprefix("ropewalk.") for name in PYPROJECT["packages"] if name != "ropewalk")
+
+
+def first_import(source: str) -> ast.stmt | None:
+    """The first statement of a module that is neither docstring nor standard library."""
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.ImportFrom) and statement.level:
+            return statement
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            names = [statement.module or ""]
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue
+        else:
+            return statement
+        if any(name.split(".")[0] not in sys.stdlib_module_names | {"pydantic"} for name in names):
+            return statement
+    return None
+
+
+@pytest.mark.parametrize("name", SUB_PACKAGES)
+def test_sub_packages_reach_for_their_parent_first(name: str) -> None:
+    """So that nothing of ours is loaded a second time, under another name, before a bare import fails."""
+    first = first_import((ROOT / name.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
+    assert isinstance(first, ast.ImportFrom)
+    assert first.level == name.count(".") + 2
+
+
+def test_bare_imports_fail() -> None:
+    """From the root, where a script would find them first; under the package's name they all load."""
+    code = f"""
+import importlib
+for name in {SUB_PACKAGES}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        assert "beyond top-level package" in str(error), (name, error)
+    else:
+        raise AssertionError(f"a bare `import {{name}}` works")
+for name in {SUB_PACKAGES}:
+    importlib.import_module(f"ropewalk.{{name}}")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
