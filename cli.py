@@ -44,6 +44,11 @@ def run_or_explain(run: Callable[[], object], debug: bool) -> None:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:  # a disk or a permission, anywhere
+        if debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted; repeat the command to go on", file=sys.stderr)
         sys.exit(130)

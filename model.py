@@ -6,21 +6,20 @@ transformers builds from the exported config.json.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from .config import FreshModel, LoraFinetune, ModelSection, RunConfig
 from .errors import ModelError
+from .loading import load_config, load_weights
 from .positional import Method, parse_method
 from .positional.hf import PretrainedRope, extend_config, read_rope, verify_rotary
-from .recipe_file import resolve_path
 
 
 @dataclass(frozen=True)
@@ -93,15 +92,7 @@ def load_bundle(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> ModelB
                 f"model.base {section.base} has vocab_size {base_config.vocab_size} but its tokenizer makes ids up to "
                 f"{len(tokenizer) - 1}. Set model.tokenizer to the tokenizer this model was trained with."
             )
-    rope = read_rope(base_config, config.rope.original_window)
-    if rope.base.window != config.rope.original_window:
-        raise ModelError(
-            f"rope.original_window = {config.rope.original_window}, but {section.base} says its pretrained window is "
-            f"{rope.base.window}. Set rope.original_window: {rope.base.window}."
-        )
-    extended = extend_config(
-        base_config, method, target, replace_existing=config.rope.replace_existing, original_window=rope.base.window
-    )
+    extended, rope = extended_config(config, base_config)
     extended._attn_implementation = section.attention
     if section.fresh is not None:
         extended.dtype = dtype
@@ -116,6 +107,31 @@ def load_bundle(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> ModelB
         stock_model(model).enable_input_require_grads()
     model.train()
     return ModelBundle(model, tokenizer, rope, method, target)
+
+
+def check_base(config: RunConfig) -> None:
+    """Raise ModelError or MethodError unless `model.base` can be extended as asked. Reads its config alone."""
+    if config.model.fresh is None:
+        extended_config(config, load_config(config.model))
+
+
+def extended_config(config: RunConfig, base_config: PreTrainedConfig) -> tuple[PreTrainedConfig, PretrainedRope]:
+    """The config of a run's model, and the RoPE of the base it was made from."""
+    asked = config.rope
+    rope = read_rope(base_config, asked.original_window)
+    if rope.base.window != asked.original_window:
+        raise ModelError(
+            f"rope.original_window = {asked.original_window}, but {config.model.base} says its pretrained window is "
+            f"{rope.base.window}. Set rope.original_window: {rope.base.window}."
+        )
+    extended = extend_config(
+        base_config,
+        config.method,
+        asked.target_window,
+        replace_existing=asked.replace_existing,
+        original_window=rope.base.window,
+    )
+    return extended, rope
 
 
 def fresh_config(shape: FreshModel, window: int, tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
@@ -136,49 +152,6 @@ def fresh_config(shape: FreshModel, window: int, tokenizer: PreTrainedTokenizerB
         eos_token_id=cast(int, tokenizer.eos_token_id),
         pad_token_id=cast(int, tokenizer.pad_token_id),
     )
-
-
-def load_config(section: ModelSection) -> PreTrainedConfig:
-    """The config of `model.base`; ModelError says what to do when it is not there or not ours to read."""
-    assert section.base is not None
-    with _loading(section, section.base, "config.json"):
-        return AutoConfig.from_pretrained(
-            _location(section.base), revision=section.revision, trust_remote_code=section.trust_remote_code
-        )
-
-
-def load_tokenizer(section: ModelSection) -> PreTrainedTokenizerBase:
-    """The tokenizer of `model.tokenizer`, or of `model.base`."""
-    name = section.tokenizer or section.base
-    assert name is not None
-    with _loading(section, name, "a tokenizer"):
-        return AutoTokenizer.from_pretrained(
-            _location(name), revision=section.revision, trust_remote_code=section.trust_remote_code
-        )
-
-
-def load_weights(section: ModelSection, config: PreTrainedConfig, dtype: torch.dtype | str) -> PreTrainedModel:
-    """The weights of `model.base` in a model built from `config`, on the CPU (or partitioned under ZeRO 3)."""
-    assert section.base is not None
-    with _loading(section, section.base, "weights"):
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            _location(section.base),
-            config=config,
-            dtype=dtype,
-            revision=section.revision,
-            trust_remote_code=section.trust_remote_code,
-            use_safetensors=True,  # never unpickle a file we did not write
-            output_loading_info=True,
-        )
-        model, info = loaded
-    missing = sorted(info["missing_keys"])
-    wrong = sorted(str(key) for key in info["mismatched_keys"])
-    if missing or wrong:
-        raise ModelError(
-            f"{section.base}: weights do not fit its config. Missing: {missing[:5]}; wrong shape: {wrong[:5]}. "
-            "Use a complete checkpoint."
-        )
-    return model
 
 
 def attach_lora(model: PreTrainedModel, finetune: LoraFinetune) -> torch.nn.Module:
@@ -208,45 +181,3 @@ def attach_lora(model: PreTrainedModel, finetune: LoraFinetune) -> torch.nn.Modu
             for param in module.parameters(recurse=False):
                 param.requires_grad_(True)
     return cast(torch.nn.Module, wrapped)
-
-
-def _location(name: str) -> str:
-    return str(resolve_path(name))
-
-
-class _loading:
-    """Turn what transformers and the hub client raise into one clear ModelError that names the model."""
-
-    def __init__(self, section: ModelSection, name: str, what: str) -> None:
-        self.section, self.name, self.what = section, name, what
-
-    def __enter__(self) -> None:
-        path = Path(_location(self.name))
-        if path.exists() and not path.is_dir():
-            raise ModelError(f"model {self.name} is a file; give the folder that holds config.json")
-        if self.what != "a tokenizer" and path.is_dir() and not (path / "config.json").exists():
-            raise ModelError(f"model folder {self.name} holds no config.json. Give a transformers model folder.")
-        looks_local = self.name.startswith((".", "/", "~")) or self.name.count("/") != 1
-        if not path.exists() and looks_local:
-            raise ModelError(
-                f"model folder {self.name} does not exist. Give an existing folder or a hub id owner/name."
-            )
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if kind is None or not isinstance(error, OSError | ValueError | KeyError | RuntimeError):
-            return
-        if isinstance(error, ModelError):
-            return
-        text = str(error).strip().splitlines()[0] if str(error).strip() else kind.__name__
-        if "trust_remote_code" in str(error):
-            hint = "It brings its own Python code; if you trust it, set model.trust_remote_code: true."
-        elif not Path(_location(self.name)).exists():
-            hint = (
-                "Nothing is at this path, and the model hub was not reached or has no such model: check the name, "
-                "the network and, for gated models, your login."
-            )
-            if os.environ.get("HF_HUB_OFFLINE"):
-                hint += " HF_HUB_OFFLINE is set."
-        else:
-            hint = "The folder must hold a stock transformers causal LM with safetensors weights."
-        raise ModelError(f"cannot load {self.what} of {self.name}: {text} {hint}") from error

@@ -5,11 +5,15 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from . import __version__
 from .config import RunConfig
@@ -20,24 +24,45 @@ MAY_CHANGE = ("checkpoint", "log", "eval")
 """Sections that a resumed run may state anew: none of them changes a weight."""
 
 
+@contextmanager
+def setting_up(config: RunConfig, folder: Path, leads: bool) -> Iterator[None]:
+    """Open the run (where this process leads) while all it needs is made ready; a folder that is new goes again when
+    that fails."""
+    is_new = leads and not folder.exists()
+    if leads:
+        open_run(config, folder)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def open_run(config: RunConfig, folder: Path) -> bool:
     """Begin the run in `folder`, or check that it is the same run; True when it was there before.
 
-    Raises ConfigError that lists each setting in which a resumed run differs from the recorded one.
+    A run that was stopped before its first step has nothing to lose and is begun anew when its settings differ. Raises
+    ConfigError that lists each setting in which a resumed run differs from the recorded one.
     """
     resolved = config.model_dump(mode="json")
     path = folder / RUN_FILE
     if path.exists():
-        known = read_run(folder)["config"]
+        known = read_run(folder).get("config", {})
         changes = [line for line in differences(known, resolved) if line.split(".", 1)[0].strip() not in MAY_CHANGE]
-        if changes:
+        if changes and _has_steps(folder):
             raise ConfigError(
                 f"{folder.name} was begun with other settings:\n  "
                 + "\n  ".join(changes)
                 + "\nRepeat the command with the recorded settings, or give a new folder with --out."
             )
-        return True
-    folder.mkdir(parents=True, exist_ok=True)
+        if not changes:
+            return True
+        shutil.rmtree(folder / "data", ignore_errors=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the run folder {folder}: {error.strerror}. Give another with --out.") from error
     record = {"schema": 1, "started": _now(), "config": resolved, **provenance()}
     aside = folder / f".partial-{RUN_FILE}"
     aside.write_text(json.dumps(record, indent=2) + "\n")
@@ -50,7 +75,26 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return json.loads((folder / RUN_FILE).read_text())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} is not a run folder: cannot read {RUN_FILE} ({error})") from error
+        raise ConfigError(
+            f"{folder} is not a run folder: cannot read {RUN_FILE} ({error}). Give a folder that "
+            "`ropewalk train` wrote."
+        ) from error
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The recipe of a run; ConfigError when the folder is no run, or one of another version."""
+    try:
+        return RunConfig.model_validate(read_run(folder)["config"])
+    except (KeyError, TypeError, ValidationError) as error:
+        text = str(error).splitlines()[0]
+        raise ConfigError(
+            f"{folder / RUN_FILE} is no record of a run that this version can read ({text}). Make the run anew."
+        ) from error
+
+
+def _has_steps(folder: Path) -> bool:
+    metrics = folder / "metrics.jsonl"
+    return (metrics.exists() and metrics.stat().st_size > 0) or any((folder / "checkpoints").glob("step_*"))
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -21,10 +21,11 @@ from ropewalk.data import Batch, PreparedData, RowSampler, open_prepared, prepar
 from ropewalk.engine import Engine, World, learning_rate, start_world, zero3_construction
 from ropewalk.errors import RunError
 from ropewalk.export import export
+from ropewalk.loading import load_tokenizer
 from ropewalk.metrics import StepLog, closing
-from ropewalk.model import load_bundle, load_tokenizer, stock_model
+from ropewalk.model import check_base, load_bundle, stock_model
 from ropewalk.recipe_file import load
-from ropewalk.run_folder import open_run
+from ropewalk.run_folder import setting_up
 
 MAX_SKIPPED_STEPS = 5
 """Consecutive steps with a non-finite loss or gradient before a run stops."""
@@ -37,18 +38,17 @@ def train(config: RunConfig, folder: Path, cache: Path, command: str) -> Path:
     """
     # One process, or one of many: the same path.
     world = start_world()
-    if world.leads:
-        open_run(config, folder)
+    check_base(config)  # before anything is written
+    with setting_up(config, folder, world.leads):
+        # Text becomes tokens once; rank 0 does it, the others read the memory map.
+        tokenizer, prepared = prepare_data(config, folder, cache, world)
+        sampler = RowSampler(config, prepared, tokenizer)
 
-    # Text becomes tokens once; rank 0 does it, the others read the memory map.
-    tokenizer, prepared = prepare_data(config, folder, cache, world)
-    sampler = RowSampler(config, prepared, tokenizer)
-
-    # The method enters through the config, before the model is built.
-    with zero3_construction(config):
-        bundle = load_bundle(config, tokenizer)
-    engine = Engine(config, bundle.model, world)
-    bundle.verify()  # engines have been known to cast rotary buffers
+        # The method enters through the config, before the model is built.
+        with zero3_construction(config):
+            bundle = load_bundle(config, tokenizer)
+        engine = Engine(config, bundle.model, world)
+        bundle.verify()  # engines have been known to cast rotary buffers
 
     # Where the run stands.
     checkpoints = folder / "checkpoints"

@@ -10,11 +10,11 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from ..config import EvalSection, RunConfig, Source
+from ..config import EvalSection, Source
 from ..data.builtin import BUILTIN
 from ..errors import EvalError
 from ..recipe_file import resolve_path
-from ..run_folder import RUN_FILE, read_run
+from ..run_folder import RUN_FILE, read_config
 from .load import find_weights
 from .plan import eval_plan
 from .progress import live_progress
@@ -36,7 +36,7 @@ def run_command(
     """Evaluate and print; scores go to `out`, by default `eval/` of the run or `eval-NAME` here. Raises EvalError."""
     chosen: list[int] | Literal["all"] | None = "all" if steps == "all" else _numbers("--steps", steps)
     run = _run_of(target, chosen)
-    section = RunConfig.model_validate(read_run(run)["config"]).eval if run else EvalSection()
+    section = read_config(run).eval if run else EvalSection()
     plan = eval_plan(
         section, [word.strip() for word in tasks.split(",")] if tasks else None, _numbers("--lengths", lengths), trials
     )

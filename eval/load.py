@@ -16,15 +16,15 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
-from ..config import ModelSection, RunConfig
+from ..config import ModelSection
 from ..data.bos import bos_ids
 from ..data.tokenizer import tokenizer_hash
 from ..errors import EvalError
-from ..model import load_config, load_tokenizer, load_weights
+from ..loading import load_config, load_tokenizer, load_weights
 from ..positional import Method, parse_method
 from ..positional.hf import PretrainedRope, extend_config, read_rope, swap_rotary, verify_rotary
 from ..recipe_file import resolve_path
-from ..run_folder import RUN_FILE, read_run
+from ..run_folder import RUN_FILE, read_config
 from .job import Subject
 
 OWN = "own"
@@ -98,12 +98,17 @@ def find_weights(target: str | Path, steps: Sequence[int] | Literal["all"] | Non
     if steps is not None:
         raise EvalError(f"--steps needs a run folder, and {target} has no {RUN_FILE}.")
     if folder.is_dir():
+        if not (folder / "config.json").exists():
+            raise EvalError(
+                f"{target} is neither a run folder (no {RUN_FILE}) nor a model folder (no config.json). Give the "
+                "folder of a run, one of its exports, or a transformers model folder."
+            )
         return [_of_folder(folder)]
     return [Weights(str(target), str(target), "untrained", 0)]
 
 
 def _of_run(folder: Path, steps: Sequence[int] | Literal["all"] | None) -> list[Weights]:
-    config = RunConfig.model_validate(read_run(folder)["config"])
+    config = read_config(folder)
     found = {int(path.name.removeprefix("step_")): path for path in sorted((folder / "exports").glob("step_??????"))}
     if (folder / "export" / "config.json").exists():
         found[config.train.steps] = folder / "export"
@@ -170,7 +175,9 @@ def load(weights: Weights, cache_dir: Path, dtype: Literal["float32", "bfloat16"
     model = cast(PreTrainedModel, model.to("cuda" if on_gpu else "cpu").eval())  # type: ignore[arg-type]
     folder = resolve_path(weights.source)
     if not folder.is_dir():
-        folder = Path(str(cached_file(weights.source, "config.json", revision=weights.revision))).parent
+        folder = Path(
+            str(cached_file(weights.source, "config.json", revision=weights.revision, local_files_only=True))
+        ).parent
     return Loaded(
         weights=weights,
         model=model,

@@ -12,7 +12,7 @@ from ..config import Source
 from ..data.passkey import PasskeyTemplate
 from ..data.prepared import open_prepared
 from ..errors import EvalError
-from ..positional import format_method
+from ..positional import format_method, parse_method
 from .gap import gap_jobs
 from .job import Job, Measurement, Subject
 from .load import OWN, Loaded, find_weights, load, rotary_hash
@@ -50,6 +50,9 @@ def evaluate(
     Raises EvalError, ModelError, MethodError or DataError when something cannot be measured as asked.
     """
     names = list(methods or [OWN])
+    for name in names:
+        if name != OWN:
+            parse_method(name)  # a name that cannot be read is told before weights are loaded
     all_weights = find_weights(target, steps)
     scores: list[Score] = []
     for index, weights in enumerate(all_weights):

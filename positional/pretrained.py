@@ -77,7 +77,7 @@ def check_composition(existing: Method, method: Method, base: BaseRope) -> None:
     raise MethodError(
         f"the model already carries {_short(existing)} against its pretrained window of {base.window}; "
         f"{_short(method)} would drop it. Ask for {existing.name} with the total factor (at least "
-        f"{existing.factor:g}), or set rope.replace_existing: true to start from the pretrained RoPE."
+        f"{existing.factor:g}), or in a recipe set rope.replace_existing: true to start from the pretrained RoPE."
     )
 
 

@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "recipe_errors": {"config", "config_checks"},
     "recipe_file": {"errors", "positional", "config", "config_checks", "recipe_yaml", "recipe_errors"},
     "recipes": {"errors", "recipe_file"},
-    "assets": set(),
+    "assets": {"errors"},
 }
 """What each of the lowest modules may import of ours; a name stands for a module or a whole package."""
 
@@ -38,7 +38,8 @@ LAYERS |= {
     "data": BELOW | BATCH,
     "smollm2": {"errors", "data", "data.batch"},
     "loss": {"errors"},
-    "model": BELOW,
+    "loading": BELOW,
+    "model": BELOW | {"loading"},
     "engine": BELOW | BATCH | {"loss"},
     "run_folder": {"errors", "config", "recipe_file"},
     "checkpoint": BELOW | {"engine"},
@@ -46,11 +47,11 @@ LAYERS |= {
     "metrics": BELOW | {"engine"},
     "launch": {"errors"},
     "eval.score": {"errors"},
-    "eval": BELOW | BATCH | {"data", "model", "loss", "run_folder", "eval.score"},
+    "eval": BELOW | BATCH | {"data", "loading", "model", "loss", "run_folder", "eval.score"},
     "report": {"errors", "positional", "config", "recipe_file", "eval.score"},
     "train": BELOW
     | BATCH
-    | {"data", "model", "loss", "engine", "run_folder", "checkpoint", "export", "metrics", "launch"},
+    | {"data", "loading", "model", "loss", "engine", "run_folder", "checkpoint", "export", "metrics", "launch"},
     "demo": BELOW | {"eval.score", "report", "run_folder", "smollm2", "export"},
 }
 ENTRY = {"cli"}
