@@ -135,7 +135,7 @@ def evaluate_command(
     tasks: Annotated[str, typer.Option(help="perplexity,passkey,gap,nll-by-position")] = "perplexity,passkey",
     lengths: Annotated[str | None, typer.Option(help="Lengths in tokens, separated by commas.")] = None,
     steps: Annotated[str | None, typer.Option(help="Evaluate exports of these steps, or `all`.")] = None,
-    trials: Annotated[int | None, typer.Option(help="Passkey trials a cell.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Passkey trials a cell.")] = None,
     text: Annotated[str | None, typer.Option(help="Built-in source of the text, for models outside a run.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the scores; eval/ of the run by default.")] = None,
     cache: Cache = DEFAULT_CACHE,

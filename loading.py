@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from .config import ModelSection
 from .errors import ModelError
+from .hub import hub_answers
 from .recipe_file import resolve_path
 
-HUB_TIMEOUT_S = 5
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
 
 
@@ -24,12 +29,19 @@ def load_config(section: ModelSection) -> PreTrainedConfig:
     """The config of `model.base`; ModelError says what to do when it is not there or not ours to read."""
     assert section.base is not None
     with _loading(section, section.base, "config.json"):
-        return AutoConfig.from_pretrained(
+        config = AutoConfig.from_pretrained(
             _location(section.base),
             revision=section.revision,
             trust_remote_code=section.trust_remote_code,
             local_files_only=_is_hub_id(section.base) and not hub_answers(),
         )
+    own_code = getattr(config, "auto_map", None) or {}
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and "AutoModelForCausalLM" not in own_code:
+        raise ModelError(
+            f"model {section.base} is of type {config.model_type!r}, which transformers has no causal language model "
+            "for. Give a model that continues text, such as a Llama, Mistral, Qwen, Phi-3 or GPT-NeoX."
+        )
+    return config
 
 
 def load_tokenizer(section: ModelSection) -> PreTrainedTokenizerBase:
@@ -68,23 +80,6 @@ def load_weights(section: ModelSection, config: PreTrainedConfig, dtype: torch.d
             "Use a complete checkpoint."
         )
     return model
-
-
-@functools.cache
-def hub_answers() -> bool:
-    """Whether the model hub can be reached, asked once for a few seconds: its own client tries for over a minute.
-
-    Where it cannot, what earlier downloads left in the hub's cache still serves.
-    """
-    from huggingface_hub import constants, get_session
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        get_session().head(constants.ENDPOINT, timeout=HUB_TIMEOUT_S)
-    except Exception:  # of httpx, httpx2 or the system, by the version of the client
-        return False
-    return True
 
 
 def _is_hub_id(name: str) -> bool:
@@ -135,5 +130,5 @@ class _loading:
         elif self.what == "a tokenizer":
             hint = "Its tokenizer files are damaged, or of a kind that transformers does not know: copy them anew."
         else:
-            hint = "The folder must hold a stock transformers causal LM with safetensors weights."
+            hint = "The folder must hold a whole transformers model with safetensors weights; copy it anew."
         raise ModelError(f"cannot load {self.what} of {self.name}: {text}. {hint}") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..config import Source
 from ..errors import DataError
+from ..hub import hub_answers
 from .builtin import builtin_documents
 from .document import Document
 
@@ -158,7 +159,10 @@ def _parquet(source: Source) -> Iterator[Document]:
         try:
             table = pq.ParquetFile(path)
         except (ArrowException, OSError) as error:
-            raise DataError(f"{path} is not a parquet file: {error}.") from error
+            raise DataError(
+                f"data.sources {source.name!r}: {path} is not a parquet file: {str(error).rstrip('.')}. Set `kind` "
+                "to what the file is."
+            ) from error
         if source.field not in table.schema_arrow.names:
             raise DataError(
                 f"{path} has no column {source.field!r} (found {table.schema_arrow.names}). "
@@ -174,6 +178,7 @@ def _parquet(source: Source) -> Iterator[Document]:
 def _dataset(source: Source) -> Iterator[Document]:
     """Rows of a `datasets` data set: a folder written by `save_to_disk`, a folder of files, or a hub name."""
     import datasets
+    import datasets.config
 
     folder = Path(source.name).expanduser()
     try:
@@ -186,14 +191,16 @@ def _dataset(source: Source) -> Iterator[Document]:
                     )
                 loaded = loaded[source.split]
         else:
+            if not folder.exists() and not hub_answers():
+                datasets.config.HF_HUB_OFFLINE = True  # its cache still serves, and it does not try for half a minute
             loaded = datasets.load_dataset(source.name, source.subset, split=source.split)
     except DataError:
         raise
     except Exception as error:  # datasets raises many kinds, from a missing folder to a hub that is not reached
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(
-            f"data.sources {source.name!r} (dataset): {reason} Give a folder, or a hub name with network, and check "
-            f"`subset` ({source.subset}) and `split` ({source.split!r})."
+            f"data.sources {source.name!r} (dataset): {reason.rstrip('. ')}. Give a folder, or a hub name with "
+            f"network, and check `subset` ({source.subset}) and `split` ({source.split!r})."
         ) from error
     for number, row in enumerate(loaded):
         yield Document(f"{source.split}#{number}", _column(source, row, f"data set {source.name} row {number}"))

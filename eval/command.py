@@ -41,6 +41,8 @@ def run_command(
         section, [word.strip() for word in tasks.split(",")] if tasks else None, _numbers("--lengths", lengths), trials
     )
     folder = out or (run / "eval" if run else Path(f"eval-{Path(target).name}"))
+    if folder.is_file():
+        raise EvalError(f"--out {folder} is a file. Give a folder for the scores.")
     with live_progress() as report:
         scores = evaluate(
             target,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import ConfigError
 from . import tables
 from .collect import Evidence, RunRecord, collect, without_paths
 from .drawings import look, page_drawings, passkey_maps
@@ -18,8 +19,11 @@ from .words import method_name
 def build_report(runs: list[Path], out: Path, title: str, notes: ReportNotes | None) -> Path:
     """Write the report on `runs` (run folders, and folders of scores) into `out`; returns the path of report.html.
 
-    Raises ConfigError for a folder that holds neither, and EvalError for scores that cannot stand in one comparison.
+    Raises ConfigError for a folder that holds neither and for an `out` that is a file, and EvalError for scores that
+    cannot stand in one comparison.
     """
+    if out.is_file():
+        raise ConfigError(f"--out {out} is a file. Give a folder for the report.")
     evidence = collect(runs)
     notes = ReportNotes.model_validate(without_paths((notes or ReportNotes()).model_dump()))
     report = assemble(evidence, without_paths(title), notes.cautions)

@@ -62,7 +62,7 @@ def collect(folders: Iterable[Path]) -> Evidence:
     _refuse_repeated_runs(runs)
     _refuse_two_bases(scores)
     scores, cautions = _once(scores)
-    return Evidence(tuple(runs), tuple(scores), (*cautions, *_disagreements(runs)))
+    return Evidence(tuple(runs), tuple(scores), (*_unmeasured(runs, scores), *cautions, *_disagreements(runs)))
 
 
 def read_run_record(folder: Path) -> RunRecord:
@@ -158,6 +158,16 @@ def _once(scores: list[Score]) -> tuple[list[Score], list[str]]:
         f"{differing} measurements were made twice with different results; of each, the one with more trials is shown."
     )
     return list(kept.values()), [told] if differing else []
+
+
+def _unmeasured(runs: list[RunRecord], scores: list[Score]) -> list[str]:
+    arms = {score.arm for score in scores}
+    return [
+        f"The run {run.config.name} has no scores, so nothing here says what it gained; `ropewalk eval` with its "
+        "folder makes them."
+        for run in runs
+        if run.config.name not in arms
+    ]
 
 
 def _disagreements(runs: list[RunRecord]) -> list[str]:

@@ -65,11 +65,12 @@ def default_summary(report: Report, methods: Mapping[str, str]) -> tuple[str, ..
     tuned = [f"{methods[run.arm]} ({steps_label(run.steps)})" for run in report.runs]
     if factor == 1:
         return (f"{report.runs[0].model} was trained at a window of {report.original_window:,} tokens.",)
-    return (
+    made = (
         f"{report.model or 'The model'} was pretrained to read {report.original_window:,} tokens at once. The runs "
-        f"below fine-tuned it to read {report.target_window:,}, {factor:g} times as many: {'; '.join(tuned)}.",
-        "Every model was measured on the same prompts and the same held-out text. Ranges are 95 % intervals.",
+        f"below fine-tuned it to read {report.target_window:,}, {factor:g} times as many: {'; '.join(tuned)}."
     )
+    measured = "Every model was measured on the same prompts and the same held-out text. Ranges are 95 % intervals."
+    return (made, measured) if report.passkey or report.perplexity or report.gap else (made,)
 
 
 def recipe_yaml(recipe: dict[str, Any]) -> str:

@@ -35,10 +35,11 @@ BATCH = {"data.batch"}
 
 LAYERS |= {
     "data.batch": {"errors"},
-    "data": BELOW | BATCH,
+    "hub": set(),
+    "data": BELOW | BATCH | {"hub"},
     "smollm2": {"errors", "data", "data.batch"},
     "loss": {"errors"},
-    "loading": BELOW,
+    "loading": BELOW | {"hub"},
     "model": BELOW | {"loading"},
     "engine": BELOW | BATCH | {"loss"},
     "run_folder": {"errors", "config", "recipe_file"},

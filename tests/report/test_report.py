@@ -168,7 +168,10 @@ def test_a_run_with_no_scores_yet_has_a_page(tmp_path, make_run, fake_runs):
     for file in (run / "eval").glob("*"):
         file.unlink()
     html = build_report([run], tmp_path / "out", "t", None).read_text()
-    assert {"training", "cost", "load", "recipes", "origins"} == set(re.findall(r'<section id="([^"]+)"', html))
+    sections = {"cautions", "training", "cost", "load", "recipes", "origins"}
+    assert sections == set(re.findall(r'<section id="([^"]+)"', html))
+    assert "demo-yarn-8x has no scores" in html
+    assert "was measured" not in html
 
 
 def test_a_rebuild_leaves_no_old_figure(tmp_path, fake_runs):
