@@ -23,7 +23,7 @@ app = typer.Typer(
 Recipe = Annotated[Path, typer.Argument(help="A recipe (YAML).")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value, over what the recipe says.")]
 Out = Annotated[Path | None, typer.Option(help="Run folder; runs/NAME by default.")]
-Cache = Annotated[Path, typer.Option(help="Folder for packages, converted models and tokenised text.")]
+Cache = Annotated[Path, typer.Option(file_okay=False, help="Folder for packages, converted models and tokenised text.")]
 DEFAULT_CACHE = Path(".cache/ropewalk")
 
 

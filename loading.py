@@ -20,6 +20,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from .config import ModelSection
 from .errors import ModelError
 from .hub import hub_answers
+from .positional.schema import flat_rope
 from .recipe_file import resolve_path
 
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
@@ -29,11 +30,18 @@ def load_config(section: ModelSection) -> PreTrainedConfig:
     """The config of `model.base`; ModelError says what to do when it is not there or not ours to read."""
     assert section.base is not None
     with _loading(section, section.base, "config.json"):
+        where: dict[str, Any] = {
+            "revision": section.revision,
+            "local_files_only": _is_hub_id(section.base) and not hub_answers(),
+        }
+        # As written: where the two schemas disagree, the config object has already dropped one of them.
+        written, _ = PreTrainedConfig.get_config_dict(_location(section.base), **where)
+        try:
+            flat_rope(written)
+        except ModelError as error:
+            raise ModelError(f"model {section.base}: {error}") from error
         config = AutoConfig.from_pretrained(
-            _location(section.base),
-            revision=section.revision,
-            trust_remote_code=section.trust_remote_code,
-            local_files_only=_is_hub_id(section.base) and not hub_answers(),
+            _location(section.base), trust_remote_code=section.trust_remote_code, **where
         )
     own_code = getattr(config, "auto_map", None) or {}
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and "AutoModelForCausalLM" not in own_code:

@@ -119,11 +119,6 @@ def extended_config(config: RunConfig, base_config: PreTrainedConfig) -> tuple[P
     """The config of a run's model, and the RoPE of the base it was made from."""
     asked = config.rope
     rope = read_rope(base_config, asked.original_window)
-    if rope.base.window != asked.original_window:
-        raise ModelError(
-            f"rope.original_window = {asked.original_window}, but {config.model.base} says its pretrained window is "
-            f"{rope.base.window}. Set rope.original_window: {rope.base.window}."
-        )
     extended = extend_config(
         base_config,
         config.method,

@@ -123,8 +123,13 @@ def _pretrained_window(fields: Mapping[str, Any], rope: Mapping[str, Any], kind:
         if stated not in (None, int(written)):
             raise ModelError(_two_windows(int(written), stated))
         return int(written)
+    if stated and longest and stated > longest:
+        raise ModelError(
+            f"original_window = {stated}, but config.json says max_position_embeddings {longest}, so the model was "
+            f"pretrained at no more. Set original_window: {longest}."
+        )
     if stated:
-        return stated
+        return stated  # some configs promise more than the model was pretrained at
     if longest is None:
         raise ModelError("config.json states no max_position_embeddings; say rope.original_window in the recipe")
     if kind == "linear":
