@@ -1,7 +1,7 @@
 """Greedy answers to prompts of equal length, from one prefill each: teacher forcing first, decoding where that fails.
 
-The prompts of a cell are equal up to the needle line, so that part is put through the model once and its keys and
-values are shared (exact for causal models whose rotation does not depend on the length).
+The prompts of a cell are equal up to the needle line, so where that is a good part of them it is put through the model
+once and its keys and values are shared (exact for causal models whose rotation does not depend on the length).
 
 Letters: B prompts, T tokens, A answer tokens, D width, V vocabulary.
 """
@@ -27,6 +27,12 @@ EXTRA_TOKENS = 8
 """Tokens decoded beyond the answer's own number, for words before the key."""
 TIE_STEPS = 2
 """Two logits nearer than this many rounding steps of the model's dtype are a near tie: other kernels may swap them."""
+
+PIECE_TOKENS = 256
+"""Tokens read at once after a shared start: there attention needs a dense mask over the whole cache, and the mask of
+one large piece costs twice the causal attention it stands for."""
+LEAST_SHARED = 1 / 3
+"""Smaller shares of a row are read with each row: the masked attention after them costs more than they save."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,9 @@ def _answer_batch(subject: Subject, prompts: list[PasskeyPrompt]) -> list[Answer
     if shared:
         decoder.read(rows_BT[:1, :shared])
         decoder.repeat(len(prompts))
-    hidden_BTD = decoder.read(rows_BT[:, shared:])
+    step = PIECE_TOKENS if shared else rows_BT.shape[1]
+    pieces = [decoder.read(rows_BT[:, start : start + step]) for start in range(shared, rows_BT.shape[1], step)]
+    hidden_BTD = torch.cat(pieces, dim=1)
     logits_BAV = decoder.head(hidden_BTD[:, -longest:]).float()
     top = logits_BAV.topk(2, dim=-1)
     guess_BA, values_BA2 = top.indices[..., 0].cpu().numpy(), top.values.cpu().numpy()
@@ -91,11 +99,12 @@ def _answer_batch(subject: Subject, prompts: list[PasskeyPrompt]) -> list[Answer
 
 
 def _shared_tokens(rows_BT: np.ndarray, most: int) -> int:
-    """Leading tokens that all rows have in common, at most `most`; 0 for a single row, where sharing saves nothing."""
+    """Leading tokens that all rows have in common, at most `most`; 0 where sharing them would save nothing."""
     if len(rows_BT) == 1:
         return 0
     differs_T = (rows_BT != rows_BT[:1]).any(axis=0)
-    return min(most, int(differs_T.argmax()) if differs_T.any() else len(differs_T))
+    shared = min(most, int(differs_T.argmax()) if differs_T.any() else len(differs_T))
+    return shared if shared >= LEAST_SHARED * rows_BT.shape[1] else 0
 
 
 class Decoder:
